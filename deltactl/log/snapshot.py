@@ -156,7 +156,7 @@ def load_snapshot(
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
-            return _load_segment(reader, segment, head, visitors)
+            return load_segment(reader, segment, head, visitors)
         except CorruptLogError as error:
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
@@ -164,12 +164,17 @@ def load_snapshot(
             listing = replace(listing, compacted={})
 
 
-def _load_segment(
+def load_segment(
     reader: CommitReader,
     segment: LogSegment,
     head: CheckpointHead | None,
-    visitors: Sequence[Visitor],
+    visitors: Sequence[Visitor] = (),
 ) -> Snapshot:
+    """Rebuild a version from the files of a segment; ``head`` is that of its checkpoint.
+
+    Raises:
+        CorruptLogError, MissingActionError: the log is damaged.
+    """
     found = NonFileActions()
     if head is not None:
         found.update(head.non_file_actions)

@@ -1,7 +1,8 @@
 """Check checkpoints against replay, and `_last_checkpoint` against the log.
 
 A checkpoint is compared with the same version, rebuilt without this checkpoint. If an older
-checkpoint is needed to rebuild the version, it must have passed the check.
+checkpoint is needed to rebuild the version, it must have passed the check. Before a log cleanup
+deletes older files, the checkpoint that remains is compared with them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import LogListing
-from deltactl.log.rebuildable import is_valid
-from deltactl.log.segment import select_segment
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.rebuildable import is_readable, is_valid
+from deltactl.log.segment import LogSegment, select_segment
+from deltactl.log.snapshot import Snapshot, load_segment, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
@@ -101,7 +102,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
         )
     own = _load_alone(log, checkpoint)
-    difference = _describe_difference(own, replayed)
+    difference = _describe_difference(own, replayed) or _describe_statistics(own, replayed)
     if difference is None:
         return Verdict(checkpoint, "good")
     base = replayed.segment.checkpoint
@@ -131,6 +132,34 @@ def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:
     return load_snapshot(log.reader, checkpoint.version, alone, warn=ignore_warning)
 
 
+def find_base_problem(log: DeltaLog, version: int, planned: Snapshot | None) -> str | None:
+    """Return how a checkpoint of a version differs from the older files of the log, or ``None``.
+
+    The older files are the oldest checkpoint and the commits from there on, as far as no commit is
+    missing: a later checkpoint may have the same defect. If the oldest commit is not the first and
+    there is no older checkpoint, the commits are applied to the checkpoint of the version, and must
+    not change it. ``planned`` is the version if its checkpoint is not written yet.
+
+    Raises:
+        CorruptLogError: a commit cannot be parsed; the message has the file and the line.
+    """
+    store, listing, first = log.store, log.listing, version
+    while first - 1 in listing.commits:
+        first -= 1
+    tail = tuple(listing.commits[v] for v in range(first, version + 1))
+    usable = (c for c in listing.checkpoints if first - 1 <= c.version < version)
+    oldest = next((c for c in usable if is_readable(store, c)), None) if first else None
+    segment = LogSegment(version, oldest, tail, tail[-1])
+    head = None if oldest is None else read_head(store, oldest)
+    found = [c for c in listing.checkpoints if c.version == version]
+    for own in [_load_alone(log, c) for c in found] if planned is None else [planned]:
+        older = load_segment(log.reader, segment, own.head if first and oldest is None else head)
+        difference = _describe_difference(own, older)
+        if difference is not None:
+            return difference
+    return None
+
+
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
         return "its protocol is different"
@@ -148,7 +177,7 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     keys = list(own.metadata.partition_keys)
     found = digest_state(own.file_batches(STATE_COLUMNS), keys)
     wanted = digest_state(replayed.file_batches(STATE_COLUMNS), keys)
-    return found.describe_difference(wanted) or _describe_statistics(own, replayed)
+    return found.describe_difference(wanted)
 
 
 def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:

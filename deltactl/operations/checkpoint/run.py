@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.log.audit.checkpoints import find_base_problem
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -80,7 +81,8 @@ def checkpoint_table(
         VersionNotFoundError: there is no such version.
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
-            confirmed; nothing was written.
+            confirmed: nothing was written; or the checkpoint that would remain as the oldest
+            differs from older files of the log: nothing was deleted.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
@@ -123,6 +125,8 @@ def _begin(
         cleanup=cleanup,
         compaction_range=job.plan_compaction(),
     )
+    if dry_run and cleanup is not None:
+        job.ensure_base(cleanup, None if plan.is_empty else job.snapshot)
     if not dry_run and not plan.is_empty:
         report = replace(report, written=job.write(plan))
     return job, report
@@ -256,6 +260,23 @@ class _Job:
             self._is_confirmed = True
         return cleanup
 
+    def ensure_base(self, cleanup: CleanupPlan, planned: Snapshot | None = None) -> None:
+        """Raise an error if the checkpoint that remains as the oldest differs from older files.
+
+        ``planned`` is a version that will have a checkpoint before the cleanup.
+        """
+        base = cleanup.checkpoint_version
+        if base is None or not (cleanup.commits or cleanup.checkpoints):
+            return
+        is_planned = planned is not None and planned.version == base
+        problem = find_base_problem(self._log, base, planned if is_planned else None)
+        if problem is not None:
+            raise SafetyError(
+                f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "
+                f"the oldest, but it disagrees with the older log files: {problem}",
+                hint="Run `deltactl checkpoint TABLE --repair`, then rerun. Nothing was deleted.",
+            )
+
     def _warn_of_kept(self, by_clock: CleanupPlan, proven: CleanupPlan) -> None:
         """Warn if files are kept that have expired only by this machine's clock."""
         kept = set(by_clock.files) - set(proven.files)
@@ -291,15 +312,19 @@ class _Job:
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:
         """Plan again on the current log, including the new checkpoint, and delete."""
-        self._log.update()
+        cleanup = self._log.retry_after_cleanup(self._plan_again)
+        for warning in cleanup.warnings:
+            self._context.warn(warning)
+        failed = execute_cleanup(self._log.store, cleanup)
+        reasons = tuple((name, error.message) for name, error in failed.items())
+        return replace(report, cleanup=cleanup, failed=reasons)
+
+    def _plan_again(self) -> CleanupPlan:
         now_ms = (
             self._context.clock.now_ms()
             if self._is_confirmed
             else trusted_now(self._log, self._latest, self._context, asks_store=True)
         )
         cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms)
-        for warning in cleanup.warnings:
-            self._context.warn(warning)
-        failed = execute_cleanup(self._log.store, cleanup)
-        reasons = tuple((name, error.message) for name, error in failed.items())
-        return replace(report, cleanup=cleanup, failed=reasons)
+        self.ensure_base(cleanup)
+        return cleanup

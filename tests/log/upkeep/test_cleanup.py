@@ -13,10 +13,14 @@ from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
+from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.run_context import RunContext
+from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, fail, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
+from tests.support.damage import edit_parquet
+from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 MIDNIGHT = NOW_MS // DAY_MS * DAY_MS
@@ -315,6 +319,73 @@ def test_a_checkpoint_at_the_boundary_is_written_first() -> None:
             options,
             RunContext(warn=fail, clock=FixedClock(NOW_MS)),
         )
+
+
+def clean(store: Store, *, dry_run: bool = False, **options: Any) -> None:
+    checkpoint_table(
+        DeltaLog(store, ignore_warning),
+        CheckpointOptions(**options),
+        RunContext(warn=ignore_warning, clock=FixedClock(NOW_MS)),
+        dry_run=dry_run,
+    )
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "wrong", "gone", "added"),
+    [
+        pytest.param([4], [4], [], 3, id="commits-from-0"),
+        pytest.param([1, 3, 4], [3, 4], [], 2, id="two-checkpoints-with-the-same-defect"),
+        pytest.param([1, 4], [4], [0], 1, id="file-of-the-older-checkpoint"),
+        pytest.param([4], [4], [0, 1], 3, id="no-older-checkpoint"),
+    ],
+)
+def test_commits_stay_if_the_checkpoint_that_would_remain_lacks_a_live_file(
+    checkpoints: list[int], wrong: list[int], gone: list[int], added: int
+) -> None:
+    builder = make_log([60, 58, 56, 54, 52, 1])
+    lines = builder.store.read(commit_path(added)).splitlines()
+    (path,) = (a["add"]["path"] for a in map(json.loads, lines) if "add" in a)
+    for version in checkpoints:
+        builder.checkpoint(version)
+    for version in wrong:
+        edit_parquet(
+            builder.store,
+            f"{LOG}/{classic(version)}",
+            lambda rows: [row for row in rows if not row["add"] or row["add"]["path"] != path],
+        )
+    builder.store.delete_many([commit_path(version) for version in gone])
+    before = memory_of(builder).contents()
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="checkpoint of version 4 .* files instead of"):
+            clean(builder.store, dry_run=dry_run, cleanup_only=True)
+    assert memory_of(builder).contents() == before
+    if not gone:
+        repair_checkpoints(DeltaLog(builder.store, ignore_warning), RunContext(warn=fail))
+        clean(builder.store, cleanup_only=True)
+        assert set(log_names(builder.store)) >= {classic(4), *commits(4, 5)}
+        assert commits(3)[0] not in log_names(builder.store)
+        assert DeltaLog(builder.store, fail).snapshot().num_files == 5
+
+
+def test_commits_stay_if_a_new_checkpoint_repeats_the_defect_of_an_older_one() -> None:
+    builder = make_log([60, 58, 56, 54])
+    builder.checkpoint(2)
+    edit_parquet(builder.store, f"{LOG}/{classic(2)}", lambda rows: rows[:-1])
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="checkpoint of version 3 "):
+            clean(builder.store, dry_run=dry_run, cleanup=True)
+    assert set(commits(0, 1, 2, 3)) <= set(log_names(builder.store))
+
+
+def test_a_cleanup_reads_each_commit_once() -> None:
+    builder = make_log([60, 58, 56, 54, 52, 1])
+    builder.checkpoint(2)
+    builder.checkpoint(4)
+    store = CountingStore(builder.store)
+    clean(store, cleanup_only=True)
+    read = [name for name in store.names["read_many"] if name.endswith(".json")]
+    assert sorted(read) == [commit_path(version) for version in range(6)]
+    assert log_names(builder.store) == [classic(4), *commits(4, 5)]
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
