@@ -27,6 +27,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -109,14 +110,14 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
         SafetyError: a file of the log cannot be located, or a noted clone cannot be read.
         TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
     """
-    for names, role in _named_by_the_log(rules, oldest_kept):
+    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
+    by_others = chain(
+        others.names_for(rules.options.also_keep_for), others.names_for_clones(rules.clones)
+    )
+    retained: Iterator[Kept] = ((names, "retained") for names in by_others)
+    for names, role in chain(_named_by_the_log(rules, oldest_kept), retained):
         yield names, role
         yield misread_names(rules.snapshot.store, names), "possible"
-    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
-    for names in others.names_for(rules.options.also_keep_for):
-        yield names, "retained"
-    for names in others.names_for_clones(rules.clones):
-        yield names, "retained"
 
 
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:

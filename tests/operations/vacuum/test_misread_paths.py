@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -51,13 +52,18 @@ def read_all(root: Path) -> list[str | None]:
     return found
 
 
-def write_table(root: Path, path: str, names: list[str]) -> None:
-    """One add with this path; each of the files says its place in the list."""
-    builder = TableBuilder(LocalStore(str(root)), [Column("x", "string")])
+def write_files(root: Path, names: list[str]) -> None:
+    """Each of the files says its place in the list."""
     for place, name in enumerate(names):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"x": [str(place)]}), file)
+
+
+def write_table(root: Path, path: str, names: list[str]) -> None:
+    """One add with this path."""
+    builder = TableBuilder(LocalStore(str(root)), [Column("x", "string")])
+    write_files(root, names)
     builder.commit(builder.adopt(names[0], path=path))
 
 
@@ -81,12 +87,33 @@ def test_vacuum_keeps_each_file_that_a_reader_takes_for_the_live_one(
     write_table(root, path, names)
     before = read_all(root)
     assert {int(value) for value in before if value is not None} == set(range(len(names)))
+    vacuum(root)
+    assert read_all(root) == before
+
+
+@pytest.mark.parametrize("path", ["d\\f.parquet", "f.parquet?v=1"])
+def test_vacuum_keeps_each_file_that_a_reader_takes_for_that_of_a_clone(
+    tmp_path: Path, path: str
+) -> None:
+    root, clone = tmp_path / "t", tmp_path / "c"
+    write_table(root, "live.parquet", ["live.parquet"])
+    names = [path, path.replace("\\", "/").partition("?")[0]]
+    write_files(root, names)
+    facts = {"partitionValues": {}, "size": (root / path).stat().st_size, "modificationTime": 0}
+    add = {"path": f"{root}/{path}", **facts, "dataChange": True}
+    TableBuilder(LocalStore(str(clone)), [Column("x", "string")]).commit({"add": add})
+    before = read_all(clone)
+    assert {"0", "1"} <= set(before)
+    vacuum(root, also_keep_for=(str(clone),))
+    assert read_all(clone) == before
+
+
+def vacuum(root: Path, **options: Any) -> None:
     orphan = root / "orphan.parquet"
     orphan.write_bytes(b"PAR1")
     age(root)
-    options = VacuumOptions(
-        mode="full", retain_ms=0, max_orphan_fraction=1.0, force_retention=True
-    )  # fmt: skip
-    run_on(LocalStore(str(root)), partial(vacuum_table, orphans="all"), options)
+    chosen = VacuumOptions(
+        mode="full", retain_ms=0, max_orphan_fraction=1.0, force_retention=True, **options
+    )
+    run_on(LocalStore(str(root)), partial(vacuum_table, orphans="all"), chosen)
     assert not orphan.exists()
-    assert read_all(root) == before
