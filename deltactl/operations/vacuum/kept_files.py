@@ -6,7 +6,8 @@
   of its tombstones: checkpoints drop tombstones after the retention of the table, not after
   ``--retain``;
 - files of ``keep_versions`` and ``keep_last``, and the change data of their commits;
-- files that other tables, such as shallow clones, reference.
+- files that other tables, such as shallow clones, reference;
+- files that the newest Iceberg metadata of the table refer to (UniForm), if pyiceberg is installed.
 
 Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
 
@@ -25,8 +26,9 @@ time, the vacuum is refused: the addresses may be of files that this table has u
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import chain
 from typing import Literal, NoReturn, TypeAlias
 
@@ -112,12 +114,19 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     """
     others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
     by_others = chain(
-        others.names_for(rules.options.also_keep_for), others.names_for_clones(rules.clones)
+        others.names_for(rules.options.also_keep_for),
+        others.names_for_clones(rules.clones),
+        others.names_for_iceberg() if reads_iceberg(rules.snapshot) else (),
     )
     retained: Iterator[Kept] = ((names, "retained") for names in by_others)
     for names, role in chain(_named_by_the_log(rules, oldest_kept), retained):
         yield names, role
         yield misread_names(rules.snapshot.store, names), "possible"
+
+
+def reads_iceberg(snapshot: Snapshot) -> bool:
+    """Return whether files are kept for the Iceberg metadata of the table: UniForm, pyiceberg."""
+    return "iceberg" in snapshot.properties.uniform_formats and find_spec("pyiceberg") is not None
 
 
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
@@ -189,14 +198,42 @@ class OtherTables:
             except DeltactlError as error:
                 _refuse(self._store, note, error)
 
+    def names_for_iceberg(self) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root that the newest Iceberg metadata refer to.
+
+        Raises:
+            SafetyError: the metadata cannot be read, or refer only to files elsewhere.
+        """
+        from deltactl.operations.iceberg_metadata import newest_metadata, referenced_addresses
+
+        newest = newest_metadata(self._store)
+        if not newest:
+            self._warn(
+                "there are no Iceberg metadata in metadata/: files of older versions that other "
+                "Iceberg metadata refer to are kept for the retention, and not longer"
+            )
+        addresses = referenced_addresses(self._store, newest)
+        yield from self._names_in(self._store, ([batch] for batch in addresses))
+
     def _names_used_by(
         self, other: Store, table_id: str, *, may_be_elsewhere: bool = False
     ) -> Iterator[pa.ChunkedArray]:
         """Yield the names that may be of files under the root that another table references."""
         refuse_chain(other.uri)
+        columns = self._named_by(other, table_id)
+        yield from self._names_in(other, columns, may_be_elsewhere=may_be_elsewhere)
+
+    def _names_in(
+        self,
+        other: Store,
+        batches: Iterable[Sequence[pa.ChunkedArray]],
+        *,
+        may_be_elsewhere: bool = False,
+    ) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root for absolute names in columns that ``other`` has."""
         is_used = may_be_elsewhere
         elsewhere: list[str] = []
-        for columns in self._named_by(other, table_id):
+        for columns in batches:
             for names in columns:
                 absolute = pc.unique(names.filter(absolute_mask(names)))
                 located = pa.array(self._store.real_names(absolute.to_pylist()), pa.string())

@@ -22,6 +22,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.horizon import Retention, resolve_retention
+from deltactl.operations.vacuum.kept_files import reads_iceberg
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
@@ -111,10 +112,12 @@ def _make_plan(
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
-    if formats := snapshot.properties.uniform_formats:
+    formats = snapshot.properties.uniform_formats
+    if formats and not reads_iceberg(snapshot):
         context.warn(
             f"the metadata of {formats} may refer to files of older versions until the next "
-            "conversion: such files are kept for the retention, and not longer"
+            "conversion: such files are kept for the retention, and not longer. To keep what "
+            "Iceberg metadata refer to, install deltactl[iceberg]"
         )
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
