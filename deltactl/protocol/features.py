@@ -272,7 +272,16 @@ def forbids_vectors(metadata: Metadata) -> bool:
 
 
 def stores_partitions(protocol: Protocol, metadata: Metadata) -> bool:
-    """Return whether new data files must contain the partition columns."""
+    """Return whether new data files contain the partition columns.
+
+    A feature demands it, or ``delta.writePartitionColumnsToParquet`` is set to ``true``.
+    """
+    if TableProperties(metadata.configuration).flag("delta.writePartitionColumnsToParquet"):
+        return True
+    return _must_store_partitions(protocol, metadata)
+
+
+def _must_store_partitions(protocol: Protocol, metadata: Metadata) -> bool:
     rows = (REGISTRY[name] for name in list_features(protocol) & REGISTRY.keys())
     return any(row.stores_partitions and row.active(metadata) for row in rows)
 
@@ -338,7 +347,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
 def _rewrite_blockers(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
     """Yield why no file of the table can be written."""
     yield from void_problems(metadata.data_schema)
-    if not stores_partitions(protocol, metadata):
+    if not _must_store_partitions(protocol, metadata):
         return
     yield from iceberg_problems(metadata)
     for column in metadata.known_partition_fields:

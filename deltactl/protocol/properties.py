@@ -53,6 +53,7 @@ KNOWN_PROPERTIES = (
     "delta.setTransactionRetentionDuration",
     "delta.targetFileSize",
     "delta.universalFormat.enabledFormats",
+    "delta.writePartitionColumnsToParquet",
 )
 """Properties that users set. Properties that only writers set are not included."""
 

@@ -824,3 +824,16 @@ def test_a_report_says_how_rows_were_verified(
     report = run(build(3, 3), **options)
     assert report.verified == verified
     assert report.to_dict()["verified"] == list(verified)
+
+
+@pytest.mark.parametrize("text", ["true", "false", None])
+def test_partition_columns_are_in_new_files_if_the_table_asks(text: str | None) -> None:
+    """Delta on Spark 4.4 writes them unless the property is false; readers do not need them."""
+    asked = {} if text is None else {"delta.writePartitionColumnsToParquet": text}
+    columns = [Column("id"), Column("p", "string")]
+    builder = TableBuilder(fresh_store(), columns, partition_by=["p"], properties=asked)
+    builder.append(*([{"id": number, "p": "a"}] for number in range(4)))
+    assert run(builder).versions
+    [output] = DeltaLog(builder.store, ignore_warning).snapshot().files["path"].to_pylist()
+    schema = pq.read_schema(builder.store.open_input(output))
+    assert schema.names == (["id", "p"] if text == "true" else ["id"])
