@@ -30,7 +30,7 @@ from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.output_files import ensure_outside_tables
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
-from deltactl.protocol.spark_hash import hash_texts
+from deltactl.parquet.hashes import finish, hash_values, key_of
 from deltactl.storage.local.store import LocalStore
 
 _FILES_A_TASK: Final = 512
@@ -38,7 +38,7 @@ _BYTES_A_TASK: Final = 256 << 20
 _BYTES_A_FOOTER: Final = 64 << 10
 _LARGEST_FILE: Final = 1 << 40
 _NO_LIMIT: Final = 1 << 62
-_HASHES: Final = 1 << 32
+_HASHES: Final = 1 << 64
 
 Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
 """Yields the files to check, columns of ``BATCH``, with the index of their metadata in the spec.
@@ -114,10 +114,10 @@ class FileCheck:
     def _choose(self, batch: pa.Table) -> pa.Table:
         if self._options.sample >= 1 or not batch.num_rows:
             return batch
-        seed = self._seed % _HASHES
-        hashes = [hash_texts(chunk, seed).view(np.uint32) for chunk in batch["path"].chunks]
-        limit = int(self._options.sample * _HASHES)
-        return batch.filter(pa.array(np.concatenate(hashes).astype(np.int64) < limit))
+        _, factor = key_of(str(self._seed))
+        hashes = [finish(hash_values(chunk, factor)) for chunk in batch["path"].chunks]
+        limit = np.uint64(self._options.sample * _HASHES)
+        return batch.filter(pa.array(np.concatenate(hashes) < limit))
 
     def _weigh(self, task: pa.Table) -> tuple[int, int]:
         """Return the weight of a task, and roughly the bytes that it reads."""
