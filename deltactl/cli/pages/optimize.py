@@ -14,7 +14,6 @@ from deltactl.units import format_count, format_size
 if TYPE_CHECKING:
     from deltactl.operations.optimize.run import BinFailure, OptimizePlan, OptimizeReport
 
-_SHOWN_CLUSTERS = 4
 _VERIFIED = {
     "rows": "every row compared, none changed",
     "bytes": "copied byte for byte",
@@ -58,17 +57,12 @@ def _describe_totals(report: OptimizeReport) -> Section:
 
 
 def _describe_way(report: OptimizeReport) -> Iterator[Fact]:
-    """Return the layout and how many ranges of each column clusters have, or what was copied."""
+    """Return the layout, or what was copied."""
     layout, counts = report.plan.layout, report.rewritten
     if layout is not None:
         placed = layout.placed_bytes
         yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
         yield "also rewritten", f"{format_size(placed)} of unfinished clusters" if placed else None
-        for cluster in report.clusters[:_SHOWN_CLUSTERS]:
-            ranges = " x ".join(f"{count:g}" for count in cluster.slices)
-            files = format_count(cluster.files, "file")
-            pieces = f", ranges per column: {ranges}" if layout.request.layout == "tile" else ""
-            yield cluster.partition or "(whole table)", f"{files}{pieces}"
     elif counts is not None:
         groups = format_count(counts.groups_copied + counts.groups_encoded, "row group")
         size = format_size(counts.bytes_copied + counts.bytes_encoded)

@@ -7,7 +7,6 @@ from typing import Any
 
 from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.optimize.layout.plan import LayoutPlan
-from deltactl.operations.optimize.layout.sample import ClusterForecast
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
@@ -77,11 +76,10 @@ class OptimizeReport(ShortRepr):
     for a dry run, what would be done. ``dropped`` are the bins that other writers took, in any
     round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
-    ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
-    a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
-    before and after. ``interrupted``: the run was stopped, and ``unfinished`` are the bins
-    that it did not do, if any. ``error``: set if a run had work and committed
-    nothing: the first failure, else the conflict of every bin.
+    ``skipped`` says how much work was pending if it was below the threshold. ``skipping`` says for
+    a dry run what lookups skip before and after. ``interrupted``: the run was stopped, and
+    ``unfinished`` are the bins that it did not do, if any. ``error``: set if a run had work and
+    committed nothing: the first failure, else the conflict of every bin.
     """
 
     plan: OptimizePlan
@@ -109,7 +107,6 @@ class OptimizeReport(ShortRepr):
     run_id: str | None = field(default=None, compare=False)
     skipped: str | None = None
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
-    clusters: tuple[ClusterForecast, ...] = ()
     skipping: LayoutReport | None = None
     error: DeltactlError | None = field(default=None, compare=False)
 
@@ -209,6 +206,5 @@ class OptimizeReport(ShortRepr):
             "columns": layout.request.names,
             "files_after": sum(layout.files_after),
             "placed_bytes": layout.placed_bytes,
-            "clusters": [cluster.to_dict() for cluster in self.clusters],
             "skipping": None if self.skipping is None else self.skipping.to_dict(),
         }

@@ -29,11 +29,6 @@ from deltactl.operations.optimize.copy_rule import build_copy_rule
 from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.distribute import build_tasks, run_bins
 from deltactl.operations.optimize.layout.request import resolve_request
-from deltactl.operations.optimize.layout.sample import (
-    MOST_FORECASTS,
-    ClusterForecast,
-    forecast_cluster,
-)
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import (
     OptimizePlan,
@@ -158,19 +153,16 @@ def _report_plan(
 ) -> OptimizeReport:
     """Report what a run would do; nothing if it is skipped."""
     engine = context.engine.sized(_work_bytes(plan, options))
-    forecast, sampled = None, dict[int, ClusterForecast]()
+    forecast = None
     if skipped is None:
         unusable = find_unusable(plan)
         for error in unusable.values():
             context.warn(f"the real run cannot rewrite a bin: {error.message}")
         forecast = _forecast(snapshot, drop_bins(plan, unusable), options)
-        sampled = _forecast_clusters(snapshot, plan, options, context)
     expected = expect_skipping(snapshot, plan)
-    opened = {number: found.opened for number, found in sampled.items()}
     return OptimizeReport(
         plan, engine.name, engine.reason, dry_run=dry_run, skipped=skipped, options=options,
-        rewritten=forecast, clusters=tuple(sampled.values()),
-        skipping=None if expected is None else expected.report(opened),
+        rewritten=forecast, skipping=None if expected is None else expected.report(),
     )  # fmt: skip
 
 
@@ -199,33 +191,6 @@ def _forecast(
     rule = replace(rule, min_bytes=0, only_copies=True)
     counts.add(forecast(snapshot.store, rule, plan.files.filter(only_copied)))
     return counts
-
-
-def _forecast_clusters(
-    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
-) -> dict[int, ClusterForecast]:
-    """Return the division of the largest clusters, by cluster number."""
-    layout = plan.layout
-    if layout is None or plan.is_empty:
-        return {}
-    spec = build_spec(snapshot, plan, options, "", context)
-    bins = list(plan.iter_bins())
-    sizes = [sum_sizes(files) for files in bins]
-    values = _partition_values(snapshot, bins)
-    largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
-    clusters = [(number, layout.requests[number]) for number in largest]
-    unusable = find_unusable(plan)
-    placed = [(n, request) for n, request in clusters if request is not None and n not in unusable]
-    return {
-        number: forecast_cluster(
-            snapshot.store,
-            spec.reader,
-            request,
-            _build_task(spec, snapshot, plan, (number, bins[number], values[number])),
-            layout.files_after[number],
-        )
-        for number, request in placed[:MOST_FORECASTS]
-    }
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:

@@ -1,8 +1,8 @@
-"""Estimate the share of files that lookups skip in a layout, from the log or a sample. No I/O."""
+"""Estimate the share of files that lookups skip in a layout, from the log. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -75,12 +75,9 @@ class ExpectedSkipping:
         known = [share for share in shares if share is not None]
         return min(known, default=None)
 
-    def report(self, sampled: Mapping[int, Shares] | None = None) -> LayoutReport:
-        """Return the shares; ``sampled``: shares of clusters by number, from a sample of rows."""
+    def report(self) -> LayoutReport:
+        """Return the shares."""
         opened = self._estimate_opened()
-        for number, shares in (sampled or {}).items():
-            if number not in self.others:
-                opened[number] = shares
         columns = tuple(
             ColumnSkipping(
                 name,

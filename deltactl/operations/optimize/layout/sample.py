@@ -1,21 +1,18 @@
-"""Read a sample of the layout columns, from row groups of all files; predict from it."""
+"""Read a sample of the layout columns, from row groups of all files."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.operations.optimize.layout.expect import measure_opened
 from deltactl.operations.optimize.layout.placement import Placement, learn_placement
 from deltactl.operations.optimize.layout.ranks import cut
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.reader import DEFAULT_BATCH_ROWS, RowReader
@@ -28,9 +25,6 @@ _PROBES: Final = 128
 # Of rows that are decoded at once; several files are read at the same time.
 _READ_BYTES: Final = 4 << 20
 _LEAST_BATCH_ROWS: Final = 1 << 8
-
-MOST_FORECASTS: Final = 8
-"""The number of clusters from which a dry run reads a sample."""
 
 
 def select_leaves(batch: pa.RecordBatch, paths: Sequence[FieldPath]) -> list[pa.Array]:
@@ -119,58 +113,3 @@ def _read_groups(
                 leaves = select_leaves(live.columns, paths)
                 parts.append([cut(leaf.take(picked)) for leaf in leaves])
     return parts
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterForecast:
-    """The division of a cluster.
-
-    ``slices``: the number of ranges of each column in a layout of tiles, as an average over the
-    ranges of the columns before it. For a curve, it is the number of its sections. ``opened``: for
-    each column the share of the files that a lookup of a value of the cluster opens.
-    """
-
-    partition: str
-    inputs: int
-    size_bytes: int
-    files: int
-    slices: tuple[float, ...]
-    opened: tuple[float, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; sizes in bytes."""
-        found = asdict(self)
-        return {
-            **found,
-            "bytes": found.pop("size_bytes"),
-            "slices": list(self.slices),
-            "opened": [round(share, 4) for share in self.opened],
-        }
-
-
-def forecast_cluster(
-    store: Store, reader: RowReader, request: LayoutRequest, task: RewriteTask, wanted_files: int
-) -> ClusterForecast:
-    """Read a sample of a cluster, and divide it.
-
-    Raises:
-        DataFileError: a file of the sample is missing or broken.
-    """
-    sample = read_sample(store, reader, task.files, request.paths)
-    placement = learn_placement(request.layout, sample, wanted_files)
-    return ClusterForecast(
-        partition=task.folder.rstrip("/"),
-        inputs=len(task.files),
-        size_bytes=sum(file.size_bytes for file in task.files),
-        files=placement.num_destinations,
-        slices=_count_slices(placement),
-        opened=measure_opened(placement, sample),
-    )
-
-
-def _count_slices(placement: Placement) -> tuple[float, ...]:
-    """Return the average number of parts of a slice, for each level."""
-    counts = np.cumsum([1, *(len(cuts) for cuts in placement.tiles.cuts)])
-    return tuple(
-        round(float(after / before), 1) for before, after in zip(counts, counts[1:], strict=False)
-    )
