@@ -112,12 +112,7 @@ def _open_objects(
         key,
         schemes=frozenset(provider.schemes),
         options=options,
-        guard=PutIfAbsentGuard(
-            provider,
-            service.find_endpoint,
-            key.partition("/")[0],
-            whole_below_bytes=service.whole_below_bytes,
-        ),
+        guard=PutIfAbsentGuard(provider, service.find_endpoint, key.partition("/")[0]),
         access=provider.access,
     )
 

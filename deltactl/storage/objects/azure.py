@@ -167,7 +167,7 @@ class AzureService(ObjectService):
         """Write or replace a whole blob."""
         self._ask(self._upload, key, data, True)
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+    def create(self, key: str, data: bytes) -> None:
         """Create a whole blob; fail if the name exists, because of the header ``If-None-Match``."""
         sync(self._fs.loop, self._upload, key, data, False)
 

@@ -156,7 +156,7 @@ class GcsService(ObjectService):
         )
         return answer
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+    def create(self, key: str, data: bytes) -> None:
         """Create a whole object; fail if the name exists, because of ``ifGenerationMatch=0``."""
         self._fs.pipe_file(key, data, mode="create")
 

@@ -26,7 +26,7 @@ class MemoryService(ObjectService):
         """Write or replace a whole file."""
         self._fs.store[key] = MemoryFile(self._fs, key, data)
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+    def create(self, key: str, data: bytes) -> None:
         """Create a whole file, or raise ``FileExistsError``."""
         file = MemoryFile(self._fs, key, data)
         if self._fs.store.setdefault(key, file) is not file:

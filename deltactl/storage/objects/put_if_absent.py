@@ -40,19 +40,16 @@ _UNKNOWN_HOST_PART: Final = "s3-outposts"
 _ATTEMPTS: Final = 5
 _REMEMBERED_MS: Final = 7 * DAY_MS
 
-PART_BYTES: Final = 5 << 20
-"""The smallest part of an S3 upload, except for the last one."""
-
 
 @dataclass(frozen=True, slots=True)
 class RawPuts:
     """The requests that a test sends; they run without the test.
 
-    ``create(name, data, part_bytes)`` creates an object conditionally; if ``part_bytes`` is given,
-    in parts of this size. ``delete`` works as ``Store.delete_many``.
+    ``create(name, data)`` creates an object conditionally. ``delete`` works as
+    ``Store.delete_many``.
     """
 
-    create: Callable[[str, bytes, int | None], None]
+    create: Callable[[str, bytes], None]
     delete: Callable[[Sequence[str]], Mapping[str, StorageError]]
 
 
@@ -118,79 +115,52 @@ class ProbeMemory:
         return found if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A way to put an object: whole, or in parts with the condition on the last request."""
-
-    name: str
-    content: bytes
-    part_bytes: int | None
-
-
-_WHOLE: Final = _Kind("whole", b"1", None)
-
-
 class PutIfAbsentGuard:
     """Allow conditional puts only if this store is known to support them."""
 
-    def __init__(
-        self,
-        provider: Provider,
-        find_endpoint: Callable[[], str],
-        bucket: str,
-        *,
-        whole_below_bytes: int | None = None,
-    ) -> None:
-        """Check puts to a bucket.
-
-        Content of at least ``whole_below_bytes`` is sent in parts, which needs a separate test.
-        ``None`` means that all content is sent in the same way.
-        """
+    def __init__(self, provider: Provider, find_endpoint: Callable[[], str], bucket: str) -> None:
+        """Check puts to a bucket."""
         self._provider, self._find_endpoint, self._bucket = provider, find_endpoint, bucket
-        self._whole_below_bytes = whole_below_bytes
-        self._settled: set[str] = set()
+        self._is_settled = False
 
-    def settle(self, puts: RawPuts, where: str, size_bytes: int = 0) -> None:
-        """Check that the store supports a conditional put of ``size_bytes`` bytes.
+    def settle(self, puts: RawPuts, where: str) -> None:
+        """Check that the store supports conditional puts; do nothing if it was checked before.
 
         Raises:
             SafetyError: the store replaced an object, or has no conditional puts.
             StorageError: the check failed.
         """
-        kind = _WHOLE
-        if self._whole_below_bytes is not None and size_bytes >= self._whole_below_bytes:
-            kind = _Kind("parts", bytes(2 * PART_BYTES), PART_BYTES)
-        if kind.name in self._settled:
+        if self._is_settled:
             return
         endpoint = self._find_endpoint()
         if not is_known(self._provider, endpoint):
             memory = ProbeMemory.of_user()
-            place = _place(endpoint, self._bucket, kind)
+            place = _place(endpoint, self._bucket)
             if not (endpoint and memory.knows(place)):
-                _probe(puts, kind, where)
+                _probe(puts, where)
                 memory.remember(place)
-        self._settled.add(kind.name)
+        self._is_settled = True
 
 
-def _place(endpoint: str, bucket: str, kind: _Kind) -> str:
+def _place(endpoint: str, bucket: str) -> str:
     """Return the name of a place in the stored results, without a password in the endpoint."""
     address = urlsplit(endpoint)
     host = address.netloc.rpartition("@")[2]
-    return f"{address.scheme}://{host}{address.path} {bucket} {kind.name}"
+    return f"{address.scheme}://{host}{address.path} {bucket}"
 
 
-def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
+def _probe(puts: RawPuts, where: str) -> None:
     """Put an object twice, check that the second put is refused, and remove the object."""
     name = f"{PROBE_PREFIX}{uuid.uuid4()}"
     try:
-        if not _is_refused(puts, name, kind, where) and not _is_refused(puts, name, kind, where):
+        if not _is_refused(puts, name, where) and not _is_refused(puts, name, where):
             raise _refusal(where, "replaced an object in spite of the condition If-None-Match")
     finally:
         with suppress(StorageError):
             puts.delete([name])
 
 
-def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
+def _is_refused(puts: RawPuts, name: str, where: str) -> bool:
     """Return whether the store refused to put the test object; retry transient errors.
 
     If the first put is refused, an earlier attempt has succeeded and its answer was lost.
@@ -198,7 +168,7 @@ def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
     retry = RetryPolicy()
     for failures in range(_ATTEMPTS):
         try:
-            puts.create(name, kind.content, kind.part_bytes)
+            puts.create(name, b"1")
             return False
         except ObjectExistsError:
             return True

@@ -62,7 +62,7 @@ class RenamingService(ObjectService):
         """Write or replace a whole file."""
         self._retry.call(lambda: self._write(key, data, self.rename_over))
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+    def create(self, key: str, data: bytes) -> None:
         """Create a whole file, or raise ``FileExistsError``. This is tried once."""
         self._write(key, data, self.rename_new)
 

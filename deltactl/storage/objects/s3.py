@@ -100,7 +100,6 @@ class S3Service(ObjectService):
     delete_batch: int = 1000
     copies_ranges: bool = True
     keeps_parts: bool = True
-    whole_below_bytes: int | None = 100 << 20
 
     def __init__(self, file_system: S3Files) -> None:
         """Send requests with the client of a file system."""
@@ -285,10 +284,13 @@ class S3Service(ObjectService):
         with suppress(FileNotFoundError):
             self.call("abort_multipart_upload", **place)
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Create a whole object; fail if the name exists, because of ``If-None-Match``."""
-        parts = {} if part_bytes is None else {"chunksize": part_bytes}
-        self._fs.pipe_file(key, data, mode="create", **parts)
+    def create(self, key: str, data: bytes) -> None:
+        """Create a whole object; fail if the name exists, because of ``If-None-Match``.
+
+        s3fs would send large content in parts, for which some stores ignore the condition.
+        """
+        bucket, _, name = key.partition("/")
+        self._fs.call_s3("put_object", Bucket=bucket, Key=name, Body=data, IfNoneMatch="*")
 
     def copy(self, key: str, target: str) -> None:
         """Copy an object; in parts if one request cannot copy it."""

@@ -59,8 +59,6 @@ class ObjectService:
     """Whether uploads copy ranges of other objects."""
     keeps_parts: bool = False
     """Whether the store keeps parts of unfinished objects until ``abort_upload``."""
-    whole_below_bytes: int | None = None
-    """From this size on, ``create`` sends content in parts. ``None``: always in the same way."""
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
         """Use an fsspec file system, or the object that the service has instead."""
@@ -146,11 +144,10 @@ class ObjectService:
         """Write or replace a whole object."""
         self._retry.call(lambda: self._fs.pipe_file(key, data))
 
-    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Create a whole object with a conditional request, which is never sent again.
+    def create(self, key: str, data: bytes) -> None:
+        """Create a whole object with one conditional request, which is never sent again.
 
-        ``part_bytes`` is the size of the parts of a large object, if the store has parts. There is
-        no common call: the exclusive mode of fsspec first checks, and then writes.
+        There is no common call: the exclusive mode of fsspec first checks, and then writes.
         """
         raise NotImplementedError
 

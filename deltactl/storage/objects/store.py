@@ -243,7 +243,7 @@ class ObjectStore:
 
     def ensure_put_if_absent(self) -> None:
         """Raise an error if the store fails the test; see ``Store.ensure_put_if_absent``."""
-        self._settle("a file", 0)
+        self._settle("a file")
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole object with a conditional write; see ``Store.put_if_absent``.
@@ -252,22 +252,22 @@ class ObjectStore:
             SafetyError: the store failed the test of conditional writes.
         """
         self._keys.writable(name)
-        self._settle(name, len(data))
+        self._settle(name)
         self._create(name, data)
 
-    def _settle(self, name: str, size_bytes: int) -> None:
+    def _settle(self, name: str) -> None:
         if self._guard is not None:
             with self._keys.mapped("create", name):
-                self._guard.settle(self._raw_puts, self.uri, size_bytes)
+                self._guard.settle(self._raw_puts, self.uri)
 
     @property
     def _raw_puts(self) -> RawPuts:
         return RawPuts(self._create, self.delete_many)
 
-    def _create(self, name: str, data: bytes, part_bytes: int | None = None) -> None:
+    def _create(self, name: str, data: bytes) -> None:
         key = self._keys.writable(name)
         with self._keys.mapped("create", name):
-            self._service.create(key, data, part_bytes)
+            self._service.create(key, data)
 
     def sync_directories(self, names: Iterable[str]) -> None:
         """Check the names only: an object is durable as soon as it is written."""

@@ -148,18 +148,6 @@ def test_names_that_s3fs_would_cut(server: ObjectServer, root: str) -> None:
 
 
 @ON_S3
-def test_large_content_is_created_in_parts_or_not_at_all(server: ObjectServer, root: str) -> None:
-    service: Any = find_service(S3, root, dict(server.options))
-    key, data = service.key_of(f"{root}/x"), bytes(range(256)) * (11 * MIB // 256)
-    service.create(key, data, part_bytes=5 * MIB)
-    assert service.read(key) == data
-    head = service.file_system.call_s3("head_object", Bucket="lake", Key=key[5:])
-    assert head["ETag"].count("-3")
-    with pytest.raises(OSError, match="pre-?condition"):
-        service.create(key, data, part_bytes=5 * MIB)
-
-
-@ON_S3
 def test_a_copy_has_the_bytes_of_its_source(server: ObjectServer, root: str) -> None:
     service: Any = find_service(S3, root, dict(server.options))
     source, target = (service.key_of(f"{root}/{name}") for name in ("a b", "c"))
