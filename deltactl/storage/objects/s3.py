@@ -307,11 +307,7 @@ class S3Service(ObjectService):
 
     def call(self, operation: str, **request: Any) -> Any:
         """Send a request that may be sent twice."""
-        return self.call_anew(operation, lambda: request)
-
-    def call_anew(self, operation: str, request: Callable[[], Mapping[str, Any]]) -> Any:
-        """Send a request that may be sent twice; ``request`` makes it anew for each attempt."""
-        return self._retry.call(lambda: self._fs.call_s3(operation, **request()))
+        return self._retry.call(lambda: self._fs.call_s3(operation, **request))
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 keys."""

@@ -26,7 +26,6 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.assembly import open_assembly
 from deltactl.storage.network.counts import requests_sent
-from deltactl.storage.objects import s3_parts
 from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
@@ -259,10 +258,7 @@ def test_a_missing_right_is_a_warning(scene: Scene) -> None:
     assert scene.parts() >= 2
 
 
-def test_ranges_that_the_service_does_not_copy_are_read_and_sent(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(s3_parts, "_copied_to", set())  # as in a new process
+def test_ranges_that_the_service_does_not_copy_are_read_and_sent(scene: Scene) -> None:
     scene.proxy.add(Rule(_error(501, "NotImplemented"), "PUT", _PART.format(r"\d+"), times=1))
     before = requests_sent()
     report = scene.table.optimize(COPIED)
