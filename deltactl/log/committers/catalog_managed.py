@@ -9,7 +9,8 @@ A commit has these steps:
 4. The catalog is told so. It then forgets the staged file, so the copy must be durable before.
 
 Any run that may write does the last two steps for all commits that lack them, in order of version.
-Staged files of ratified commits are deleted by the log cleanup only.
+Staged files of ratified commits are deleted by the log cleanup only. A writer deletes its own staged
+file only if the catalog names another one for the version.
 
 Source: PROTOCOL.md, "Catalog-managed tables".
 """
@@ -171,7 +172,8 @@ class CatalogManaged:
         except StorageError as error:
             state = self.load()
             won = self._has_won(wanted, content, state)
-            if won is False and isinstance(error, ObjectExistsError):
+            is_named = any(commit.version == version for commit in state.commits)
+            if won is False and is_named and isinstance(error, ObjectExistsError):
                 self._store.delete_many([name])  # a version has one file, so this is never ratified
             if not won:
                 raise
@@ -238,7 +240,13 @@ class CatalogManaged:
         for commit, target, found in zip(
             commits, targets, self._store.stat_many(targets), strict=True
         ):
-            content = self._store.read(staged_file(commit).name)
+            try:
+                content = self._store.read(staged_file(commit).name)
+            except ObjectNotFoundError:  # another writer published it, and removed it?
+                [now] = self._store.stat_many([target])
+                if now is None or now.size_bytes != commit.size_bytes:
+                    raise
+                continue
             if found is None:
                 with suppress(ObjectExistsError):
                     create_file(self._store, target, content)

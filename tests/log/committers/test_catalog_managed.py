@@ -21,7 +21,7 @@ from deltactl.log.committers.committer import CommitFacts, Permission
 from deltactl.log.listing import list_log
 from deltactl.protocol.actions import DomainMetadata
 from tests.support.forwarding import ForwardingStore
-from tests.support.managed_scene import Scene, content
+from tests.support.managed_scene import STAGED, Scene, content
 from tests.support.table_builder import commit_path
 
 
@@ -43,14 +43,15 @@ def test_the_catalog_gets_domains_that_a_commit_sets() -> None:
         scene.committer().commit(scene.first + 1, content("b"), CommitFacts("b"))
 
 
-def test_a_file_that_lost_is_deleted_and_the_file_that_won_is_not() -> None:
+def test_a_file_that_lost_is_deleted_if_the_catalog_names_the_file_that_won() -> None:
     scene = Scene()
     scene.ratify_unpublished("other")
     assert scene.commit("a", scene.first) is None
     scene.log().update()
     assert scene.log().listing.commits[scene.first].name.endswith(".other.json")
-    assert scene.commit("b", scene.first) is None, "published, and no longer listed"
     assert scene.staged() == ["other"]
+    assert scene.commit("b", scene.first) is None, "published, and no longer named"
+    assert scene.staged() == ["b", "other"], "only the published file shows who won"
     assert scene.published(scene.first) == "other"
 
 
@@ -124,6 +125,18 @@ def test_a_published_file_that_differs_stops_publishing_and_reports() -> None:
     assert scene.catalog.reported == scene.first - 1
     assert scene.store.stat_many([commit_path(scene.first + 1)]) == [None]
     assert log.published_version == scene.first - 1
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_staged_file_that_another_writer_published_and_removed(is_same: bool) -> None:
+    scene, warnings = Scene(), list[str]()
+    version = scene.ratify_unpublished("a")
+    scene.store.put(commit_path(version), content("a" if is_same else "rogue"))
+    [info] = scene.store.list_from(STAGED)
+    scene.store.delete_many([info.name])
+    scene.committer(warn=warnings.append).tail(may_write=True)
+    assert scene.catalog.reported == (version if is_same else version - 1)
+    assert len(warnings) == (not is_same)
 
 
 def test_a_reader_publishes_nothing() -> None:
@@ -210,7 +223,8 @@ def test_racing_writers_win_each_version_once() -> None:
         won = sorted(version for part in pool.map(run, range(4)) for version in part)
     assert won == [*range(scene.first, scene.first + 16)]
     assert scene.log().snapshot().version == won[-1]
-    assert len(scene.staged()) == 16, "files that lost are deleted"
+    ratified = {commit.file_name.split(".")[1] for commit in scene.catalog.ratified.values()}
+    assert ratified <= set(scene.staged())
 
 
 class Crash(BaseException):
