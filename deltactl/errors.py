@@ -280,6 +280,7 @@ class StorageError(DeltactlError):
 
     code = "STORAGE"
     exit_code = 8
+    had_no_effect: ClassVar[bool] = False  # whether the request was refused, so it did nothing
 
 
 class TransientStorageError(StorageError):
@@ -323,6 +324,7 @@ class AccessDeniedError(StorageError):
     """The permissions do not allow the request."""
 
     code = "ACCESS_DENIED"
+    had_no_effect = True
 
 
 class CredentialsMissingError(AccessDeniedError):

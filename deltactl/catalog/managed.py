@@ -54,6 +54,8 @@ class BacklogFullError(TransientStorageError):
     A catalog that has too many requests gives the same answer.
     """
 
+    had_no_effect = True
+
 
 class ManagedTable(Protocol):
     """One catalog-managed table. Threads share it."""

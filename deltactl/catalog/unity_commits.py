@@ -91,8 +91,9 @@ class UnityCommits:
                 raise ObjectExistsError(f"{self.catalog} has this version: {answer.message}")
             case HTTPStatus.TOO_MANY_REQUESTS:
                 raise BacklogFullError(
-                    f"{self.catalog} accepts no commit of {self._name}: {answer.message}",
-                    hint="Rerun later.",
+                    f"{self.catalog} accepts no commit of {self._name} now: {answer.message}",
+                    hint="Rerun when other writers have published their commits, or when the "
+                    "catalog gets fewer requests. Nothing was committed.",
                 )
             case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise TransientStorageError(

@@ -9,8 +9,8 @@ A commit has these steps:
 4. The catalog is told so. It then forgets the staged file, so the copy must be durable before.
 
 Any run that may write does the last two steps for all commits that lack them, in order of version.
-Staged files of ratified commits are deleted by the log cleanup only. A writer deletes its own staged
-file only if the catalog names another one for the version.
+Staged files of ratified commits are deleted by the log cleanup only. A writer deletes its own
+staged file only if the catalog names another one for the version.
 
 Source: PROTOCOL.md, "Catalog-managed tables".
 """

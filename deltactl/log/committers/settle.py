@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from deltactl.errors import (
-    AccessDeniedError,
     CommitDamagedError,
     CommitOutcomeUnknownError,
     ObjectNotFoundError,
@@ -50,19 +49,18 @@ def settle_commit(
     Raises:
         CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         CommitDamagedError: the commit succeeded, but another writer replaced or deleted it.
-        AccessDeniedError: no attempt was allowed, and no commit exists.
-        StorageError: an attempt failed for good, and no commit exists.
+        StorageError: an attempt failed for good, or every attempt was refused; no commit exists.
         SafetyError: commits to this table could be overwritten; nothing was committed.
     """
     error: StorageError | None = None
-    is_committed, denied_only = False, True
+    is_committed, refused_only = False, True
     for _ in _attempts(sleep):
         if not is_committed:
             failed = _commit_once(store, committer, version, content, facts, earlier=error)
             is_committed = failed is None
             if failed is not None:
                 error = failed
-                denied_only = denied_only and isinstance(failed, AccessDeniedError)
+                refused_only = refused_only and failed.had_no_effect
         try:
             # If the put failed, its sync may have failed.
             name, is_ours = _read_back(store, committer, version, content, syncs=not is_committed)
@@ -73,13 +71,13 @@ def settle_commit(
                 raise error from None  # type: ignore[misc]  # it was not committed, and will not be
             continue  # the first attempt may still succeed: only another attempt can decide
         except StorageError as unread:
-            error, denied_only = error or unread, False
+            error, refused_only = error or unread, False
             continue
         if is_committed and not is_ours:
             raise _explain_damage(version, store, "overwritten")
         return name if is_ours else None
     assert error is not None
-    if denied_only:
+    if refused_only:
         raise error
     raise _explain_doubt(version, store, error) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.catalog.managed import RatifiedCommit
+from deltactl.catalog.managed import BacklogFullError, RatifiedCommit
 from deltactl.errors import (
     CommitOutcomeUnknownError,
     LogGapError,
@@ -107,10 +107,20 @@ def test_a_full_backlog_is_published_in_order_and_reported() -> None:
     assert scene.catalog.reported == scene.first + 3
 
 
-def test_a_busy_catalog_without_a_backlog_is_an_error() -> None:
-    scene = Scene(most=0)
-    with pytest.raises(CommitOutcomeUnknownError, match="too many commits"):
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_busy_catalog_without_a_backlog_is_no_unknown_outcome(lost: bool) -> None:
+    """Unless the answer to another attempt was lost."""
+    scene, left = Scene(most=0), [lost]
+
+    def answer(now: str, request: str) -> None:
+        if request == "add_commit" and left[0]:
+            left[0] = False
+            raise StorageError("no answer")
+
+    scene.catalog.answer = answer
+    with pytest.raises(CommitOutcomeUnknownError if lost else BacklogFullError, match="too many"):
         scene.commit("a")
+    assert scene.staged() == ["a"]
 
 
 def test_a_published_file_that_differs_stops_publishing_and_reports() -> None:
