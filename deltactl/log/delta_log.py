@@ -576,8 +576,12 @@ class DeltaLog:
         )
         is_said = self.entry is not None and self.entry.is_catalog_managed
         if self.managed is None and (is_said or history.uses_in_commit_timestamps):
+            # Only tables with such timestamps can have catalogManaged.
+            from deltactl.log.history.latest_protocol import latest_protocol
+
+            protocol = latest_protocol(self.reader, self.listing)
             with suppress(CorruptLogError, StorageError):  # a history shows damaged logs, too
-                self.snapshot()  # only tables with such timestamps can have catalogManaged
+                self._note_protocol(protocol or self.snapshot().protocol)
         return history
 
     def events(self, snapshot: Snapshot, first: int, collector: EventCollector) -> CommitScan:
