@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
+from deltactl.log.audit.size_histogram import MEMBERS, encode_histogram, histogram_problem
 from deltactl.log.commits.contents import in_commit_timestamp
 from deltactl.log.committers.committer import create_file
 from deltactl.log.snapshot import Snapshot
@@ -48,7 +49,8 @@ def find_disagreements(
     """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
-        found = _parse(json.loads(store.read(name)))
+        node = json.loads(store.read(name))
+        found, sizes = _parse(node), histogram_problem(node, snapshot)
     except ObjectNotFoundError:
         return None
     except (*MALFORMED, RecursionError) as error:
@@ -68,6 +70,7 @@ def find_disagreements(
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
         wrong.append("setTransactions differs from the log")
+    wrong += [] if sizes is None else [sizes]
     return [f"{name}: {text}" for text in wrong]
 
 
@@ -124,6 +127,7 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
         "domainMetadata": [encode_domain(domain) for domain in snapshot.domains.values()],
         "metadata": encode_metadata(snapshot.metadata),
         "protocol": encode_protocol(snapshot.protocol),
+        MEMBERS[0]: encode_histogram(snapshot),
     }
     try:
         text = json.dumps(node, ensure_ascii=False, separators=(",", ":"))

@@ -191,7 +191,24 @@ def test_checksums_of_all_versions() -> None:
     assert report.counts.num_checksums == 2
 
 
-@pytest.mark.parametrize("member", ["domainMetadata", "setTransactions"])
+def test_the_histogram_of_sizes_has_the_bins_of_delta_on_spark() -> None:
+    """The bins as Delta on Spark 4.4 wrote them: 95, and some of their first sizes."""
+    builder = new_table(Column("id"))
+    builder.commit(*(builder.write_file([{"id": 1}], pad=size) for size in (9000, 9001, 40_000)))
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    found = json.loads(builder.store.read(name or ""))["fileSizeHistogram"]
+    edges = found["sortedBinBoundaries"]
+    assert (len(edges), edges[1], edges[20], edges[75], edges[-1]) == (
+        *(95, 8 << 10, 48 << 20, 1408 << 20),
+        256 << 30,
+    )
+    assert found["fileCounts"][:4] == [0, 2, 0, 1]
+    small, same, large = sorted(snapshot.files["size_bytes"].to_pylist())
+    assert found["totalBytes"][:4] == [0, small + same, 0, large]
+
+
+@pytest.mark.parametrize("member", ["domainMetadata", "setTransactions", "fileSizeHistogram"])
 def test_members_of_a_checksum(member: str) -> None:
     builder = new_table(Column("id"), features=["domainMetadata"], domains={"d": "{}"})
     builder.commit({"txn": {"appId": "a", "version": 3}})
