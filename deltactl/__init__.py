@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from deltactl.keyword_types import CheckpointKeywords as CheckpointKeywords
     from deltactl.keyword_types import CloneKeywords as CloneKeywords
     from deltactl.keyword_types import ConvertKeywords as ConvertKeywords
+    from deltactl.keyword_types import FixKeywords as FixKeywords
     from deltactl.keyword_types import HistoryKeywords as HistoryKeywords
     from deltactl.keyword_types import MaintainKeywords as MaintainKeywords
     from deltactl.keyword_types import ManifestKeywords as ManifestKeywords
@@ -73,7 +74,9 @@ if TYPE_CHECKING:
     from deltactl.library import convert as convert
     from deltactl.library import maintain as maintain
     from deltactl.log.snapshot import Snapshot as Snapshot
-    from deltactl.operations.check.fix import PathRepairReport as PathRepairReport
+    from deltactl.operations.check.fixes.options import Fix as Fix
+    from deltactl.operations.check.fixes.options import FixOptions as FixOptions
+    from deltactl.operations.check.fixes.report import FixReport as FixReport
     from deltactl.operations.check.options import CheckOptions as CheckOptions
     from deltactl.operations.check.options import Depth as Depth
     from deltactl.operations.check.report import CheckReport as CheckReport

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from deltactl.operations.check.fixes.options import Fix
     from deltactl.operations.check.options import Depth
     from deltactl.operations.convert.options import PartitionColumn
     from deltactl.operations.maintain.options import Budget
@@ -71,6 +72,16 @@ class ConvertKeywords(TypedDict, total=False):
     properties: Mapping[str, str] | Sequence[str]
     name: str | None
     description: str | None
+
+
+class FixKeywords(TypedDict, total=False):
+    """The fields of ``FixOptions``."""
+
+    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding"] | None
+    texts: Sequence[str]
+    expect_files: int | None
+    drop_files: bool
+    keep_deleted_rows: bool
 
 
 class HistoryKeywords(TypedDict, total=False):

@@ -33,13 +33,15 @@ if TYPE_CHECKING:
         CheckKeywords,
         CheckpointKeywords,
         CloneKeywords,
+        FixKeywords,
         HistoryKeywords,
         ManifestKeywords,
         OptimizeKeywords,
         RestoreKeywords,
         VacuumKeywords,
     )
-    from deltactl.operations.check.fix import Confirm, PathRepairReport
+    from deltactl.operations.check.fixes.options import FixOptions
+    from deltactl.operations.check.fixes.report import Confirm, FixReport
     from deltactl.operations.check.options import CheckOptions
     from deltactl.operations.check.report import CheckReport
     from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -488,36 +490,38 @@ class Table:
         log, context = target._begin(dry_run, engine, cancel, on_progress)
         return clone_table(source, log, options, context, dry_run=dry_run)
 
-    def fix_paths(
+    def fix(
         self,
-        texts: Sequence[str] = (),
+        options: FixOptions | None = None,
         *,
         confirm: Confirm | None = None,
         engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
-    ) -> PathRepairReport:
-        """Remove live files whose ``remove`` has another path encoding.
+        **keywords: Unpack[FixKeywords],
+    ) -> FixReport:
+        """Repair findings of :meth:`check` of one kind.
 
         Args:
-            texts: the live paths to remove, written as in the log; if empty, all paths whose
-                files were certainly meant to be removed.
-            confirm: called before the commit, to allow or refuse it.
-            engine: where a checkpoint is written, if one is due after the commit.
+            options: what to repair, and how.
+            confirm: called before the first change, to allow or refuse it.
+            engine: where files are looked up, and where a checkpoint is written.
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
+            keywords: those of ``FixKeywords``, instead of those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, another writer changed the files, or the
                 store failed.
         """
-        from deltactl.operations.check.fix import repair_paths
+        from deltactl.operations.check.fixes.options import FixOptions
+        from deltactl.operations.check.fixes.run import fix_table
 
-        ensure_type("texts", texts, Sequence[str])
+        chosen = build_options(FixOptions, options, keywords)
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return repair_paths(log, texts, context, confirm=confirm, dry_run=dry_run)
+        return fix_table(log, chosen, context, confirm=confirm, dry_run=dry_run)
 
     def generate_manifest(
         self,

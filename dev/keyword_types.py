@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from deltactl.keywords import argument_type, keyword_types
 from deltactl.log.history.read import Selection
+from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.clone.options import CloneOptions
@@ -24,6 +25,7 @@ CLASSES: Final[Mapping[str, type]] = {
     "CheckpointKeywords": CheckpointOptions,
     "CloneKeywords": CloneOptions,
     "ConvertKeywords": ConvertOptions,
+    "FixKeywords": FixOptions,
     "HistoryKeywords": Selection,
     "MaintainKeywords": MaintainOptions,
     "ManifestKeywords": ManifestOptions,

@@ -40,7 +40,7 @@ METHODS = [
 FUNCTIONS: list[Callable[..., Any]] = [*METHODS, deltactl.convert, deltactl.maintain]
 LONG = (
     "optimize", "vacuum", "checkpoint", "repair_checkpoints", "check", "restore", "clone",
-    "fix_paths", "generate_manifest", "convert", "maintain",
+    "fix", "generate_manifest", "convert", "maintain",
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ WRONG_VALUES = {
     "table.vacuum(retain=5)": "retain must be timedelta or str or None; got 5",
     "table.optimize(cluster_by=['a', 3])": "cluster_by must be str or a list of str or None; got 3",
     "table.vacuum(keep_versions='12')": "keep_versions must be a list of int; got '12'",
-    "table.fix_paths('a')": "texts must be a list of str; got 'a'",
+    "table.fix(texts='a')": "texts must be a list of str; got 'a'",
     "maintain(table.uri)": "tables must be a list of str; got 'file:",
     "maintain([table])": "tables must be a list of str; got Table('file:",
     "maintain([table.uri], 3)": "policy must be MaintainPolicy or have one for a table; got 3",

@@ -27,13 +27,15 @@ class Promise:
 
     Versions from ``first_readable`` on can be rebuilt, the files of those from ``first_whole`` on
     are there, and so are those removed after ``removed_after_ms``. ``orphans`` are files that lay
-    there from the beginning without a commit.
+    there from the beginning without a commit, and ``lost`` are files that were lost before: their
+    rows do not count.
     """
 
     first_readable: int
     first_whole: int
     removed_after_ms: int
     orphans: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
 
 
 class TableChecks(Checks):
@@ -48,7 +50,7 @@ class TableChecks(Checks):
     ) -> None:
         self._worlds, self._programs, self._promise = worlds, programs, promise
         self._recover = recover
-        self._reading = Reading(worlds, promise.removed_after_ms)
+        self._reading = Reading(worlds, promise.removed_after_ms, promise.lost)
         self._steps_checked: set[tuple[int, int, Rows, Rows]] = set()
         self._rows_of: dict[int, Rows] = {}
         self._recovered: set[frozenset[str]] = set()
@@ -144,7 +146,7 @@ class TableChecks(Checks):
         for remove in self._reading.state(last).tombstones.values():
             for name in naive.file_names(remove):
                 young = remove.get("deletionTimestamp", 0) > self._promise.removed_after_ms
-                if young and name not in files:
+                if young and name not in files and name not in self._promise.lost:
                     raise Violation(
                         "nothing reachable is removed",
                         f"{name} does not exist, but its tombstone has not expired",

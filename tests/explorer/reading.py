@@ -31,11 +31,14 @@ class Version:
 class Reading:
     """Reads worlds; equal parts of them once.
 
-    A checkpoint may leave out what was removed at ``removed_after_ms`` or before.
+    A checkpoint may leave out what was removed at ``removed_after_ms`` or before. Files that are
+    ``lost`` have no rows.
     """
 
-    def __init__(self, worlds: Worlds, removed_after_ms: int) -> None:
-        self._worlds, self._removed_after_ms = worlds, removed_after_ms
+    def __init__(
+        self, worlds: Worlds, removed_after_ms: int, lost: frozenset[str] = frozenset()
+    ) -> None:
+        self._worlds, self._removed_after_ms, self._lost = worlds, removed_after_ms, lost
         self._states: list[TableState] = [TableState()]
         self._keys: dict[tuple[int, int], int] = {}
         self._parsed: dict[int, list[Action]] = {}
@@ -148,6 +151,8 @@ class Reading:
         for add in state.files.values():
             for name in naive.file_names(add):
                 entry = files.get(name)
+                if entry is None and name in self._lost:
+                    continue
                 if entry is None:
                     raise Violation(
                         "nothing reachable is removed",
@@ -166,6 +171,8 @@ class Reading:
             raise Violation("ConsistentRead", "a file is live twice")
         found: list[Any] = []
         for add in state.files.values():
+            if naive.file_names(add)[0] in self._lost:
+                continue
             stored = self._read_stored(files[naive.file_names(add)[0]].data)
             vector = add.get("deletionVector")
             gone = naive.deleted_positions(vector, self._reader(files)) if vector else frozenset()

@@ -13,6 +13,7 @@ from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.columns import CommitLines
 from deltactl.log.writing import concurrent_deletes
+from deltactl.operations.check.fixes.options import Fix
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks
@@ -27,6 +28,7 @@ from tests.explorer.scenes import (
     NOW,
     Scene,
     long_log,
+    lost_file,
     old_log,
     one_back,
     one_due,
@@ -185,6 +187,7 @@ def _delete_row(which: str) -> Make:
     return lambda scene: writers.delete_row(scene, which)
 
 
+FIX_FILES = _fixed(lambda: tested.fix(kind=Fix.MISSING_FILES, expect_files=1))
 CLONE = _fixed(tested.clone)
 OLD_CLONE = _fixed(lambda: tested.shallow_clone(2))
 
@@ -358,6 +361,16 @@ PAIRS: Sequence[Scenario] = (
     ),
 )
 
+# Without readers: they need the file that was lost.
+LOST: Sequence[Scenario] = tuple(
+    Scenario(f"missing files against {name}", lost_file, (FIX_FILES, make), only="conditional")
+    for name, make in (
+        ("append", APPEND),
+        ("overwrite", FOREIGN["overwrite"]),
+        ("property", FOREIGN["property"]),
+        ("the same", FIX_FILES),
+    )
+)
 TRIPLES: Sequence[Scenario] = (
     Scenario("optimize, append and delete of the same file", small_files,
         (OPTIMIZE, APPEND, _delete("second"))),
@@ -389,4 +402,4 @@ SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for plain in (*PAIRS, *TRIPLES)
     for scenario in (plain, with_reader(plain))
-}
+} | {scenario.name: scenario for scenario in LOST}

@@ -150,6 +150,15 @@ def two_bins(*features: str) -> Scene:
     return past.scene(promise, first=first, second=second, third=third, other=fourth)
 
 
+def lost_file(*features: str) -> Scene:
+    """Version 1, of which a file was lost."""
+    past = _Past(*features)
+    lost, other = past.append(60, "a", "b")
+    past.store.delete_many([lost])
+    promise = Promise(0, past.builder.version, NOW - 7 * DAY, lost=frozenset({lost}))
+    return past.scene(promise, other=other)
+
+
 def old_log(*features: str) -> Scene:
     """Versions of long ago without a checkpoint: one of them all makes all commits superfluous."""
     past = _Past("deletionVectors", *features)

@@ -10,6 +10,8 @@ from deltactl.errors import DataFileError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.fixes.options import FixOptions
+from deltactl.operations.check.fixes.run import fix_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone.run import CloneOptions, clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -79,6 +81,21 @@ def checkpoint(**options: Any) -> Program:
         return Outcome("done")
 
     return Program("checkpoint", run, real=True, max_commits=0)
+
+
+def fix(**options: Any) -> Program:
+    """A repair that changes no row, as far as rows can be read."""
+    chosen = FixOptions(**options)
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        report = fix_table(
+            log_of(store),
+            chosen,
+            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
+        )
+        return Outcome("done", () if report.version_after is None else (report.version_after,))
+
+    return Program(f"fix {chosen.kind}", run, real=True, rearranges=False)
 
 
 def restore(scene: Scene, version: int) -> Program:

@@ -230,7 +230,7 @@ def test_all_readers_return_the_rows_once_after_the_fix(
     table.add("p=é/f.parquet", IDS)
     DeltaTable(str(tmp_path)).delete("id = 1")
     assert read_with_spark(delta_spark, tmp_path) == Counter([1, 2, 3, 2, 3])
-    Table(str(tmp_path)).fix_paths()
+    Table(str(tmp_path)).fix(kind="path-encoding")
     assert read_with_spark(delta_spark, tmp_path) == Counter([2, 3])
     for read in (rows_with_duckdb, rows_with_delta_rs):
         assert Counter(row["id"] for row in read(tmp_path)) == Counter([2, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from tests.world.reader import UnreadableError
@@ -128,9 +129,33 @@ def _manifest(world: World, chance: random.Random) -> None:
     _on_table(world, chance, "generate-manifest", [], check=_check_manifests)
 
 
+_CHECKS: Final = (
+    ["--files", "exists"],
+    ["--files", "data"],
+    ["--fix", "path-encoding"],
+    ["--fix", "missing-files"],
+    ["--fix", "missing-vectors", "--drop-files"],
+)
+
+
 def _check(world: World, chance: random.Random) -> None:
-    words = chance.choice((["--files", "exists"], ["--files", "data"], ["--fix", "path-encoding"]))
-    _on_table(world, chance, "check", [*words, *(["--yes"] if "--fix" in words else [])])
+    words, place = list(chance.choice(_CHECKS)), random_table(world, chance)
+    kind = words[1]
+    words += ["--yes"] if "--fix" in words else []
+    if kind.startswith("missing"):
+        words += ["--expect-files", str(_count_lost(world, place, kind))]
+    _on_table(world, chance, "check", words, place=place)
+
+
+def _count_lost(world: World, place: str, kind: str) -> int:
+    """The live files of which others deleted the data file, or else only the vector."""
+    lost, reader = world.model.tables[place].lost, world.reader
+    with suppress(UnreadableError):
+        adds = reader.latest(place).files.values()
+        data = [reader.file_path(place, add["path"]) in lost for add in adds]
+        needed = [not lost.isdisjoint(reader.paths_of(place, add)) for add in adds]
+        return sum(data) if kind == "missing-files" else sum(needed) - sum(data)
+    return 0
 
 
 def begin_with_commands(world: World, chance: random.Random) -> None:

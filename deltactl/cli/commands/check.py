@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from deltactl.cli.commands.check_fix import fix_paths
+from deltactl.cli.commands.check_fix import fix_findings
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
+from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.options import CheckOptions
-from deltactl.option_fields import execution_option, selection_option
 
 if TYPE_CHECKING:
     from deltactl.operations.check.report import CheckReport
-
-
-class Fix(StrEnum):
-    """What ``--fix`` can repair."""
-
-    PATH_ENCODING = "path-encoding"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFlags:
     """Options that only the command line has."""
 
-    fix: Fix | None = execution_option(
-        None,
-        "Repair findings of one kind. path-encoding: a remove action encodes the path differently "
-        "than its add action does, so readers still use the file. If you confirm, deltactl removes "
-        "the file from the table",
-        alone_with=("texts", "yes", "dry_run"),
-        is_basic=True,
-    )
-    texts: tuple[str, ...] = selection_option(
-        (),
-        "With --fix: repair only this path. Write the path exactly as in the log. May be repeated",
-        flag="path",
-        metavar="TEXT",
-    )
     yes: bool = yes_field()
     dry_run: bool = dry_run_field()
 
 
 def command(
-    session: Session, table: TableArgument, options: CheckOptions, flags: CheckFlags
+    session: Session,
+    table: TableArgument,
+    options: CheckOptions,
+    fix: FixOptions,
+    flags: CheckFlags,
 ) -> None:
     """Check that the log, files and statistics of a table agree.
 
@@ -59,16 +42,15 @@ def command(
       deltactl check /data/events --files footers --checkpoints --dvs
       deltactl check /data/events --files data --sample 5%
       deltactl check /data/events --files data --resume /tmp/events.check
-      deltactl check /data/events --fix path-encoding --dry-run
+      deltactl check /data/events --fix missing-files --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    if flags.fix is not None:
-        fix_paths(session, table, flags.texts, yes=flags.yes, dry_run=flags.dry_run)
+    if fix.kind is not None:
+        fix_findings(session, table, fix, yes=flags.yes, dry_run=flags.dry_run)
         return
     if flags != CheckFlags():
         raise UsageError(
-            "--path, --yes and --dry-run can only be used with --fix: without --fix, check "
-            "writes nothing",
-            hint="Add --fix path-encoding, or remove these options.",
+            "--yes and --dry-run can only be used with --fix: without --fix, check writes nothing",
+            hint="Add --fix, or remove these options.",
         )
     report = _run(session, table, options)
     error = None

@@ -1,4 +1,4 @@
-"""The sections of the reports of ``check`` and ``check --fix``."""
+"""The sections of the report of ``check``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from deltactl.units import format_count, format_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.operations.check.fix import PathRepairReport
-    from deltactl.operations.check.path_encoding.pairs import PathPair
     from deltactl.operations.check.report import CheckReport
 
 _SHOWN_A_CODE = 5
@@ -78,38 +76,3 @@ def _describe_scope(report: CheckReport) -> Section:
             *(("note", note) for note in report.notes),
         ]
     )
-
-
-def describe_fix(report: PathRepairReport) -> Iterator[Section]:
-    """Return which live paths are or were removed, and which pairs are left."""
-    if report.is_empty:
-        said = "No path can be removed safely" if report.left else "Nothing to fix"
-        tone = Tone.CAUTION if report.left else Tone.GOOD
-        yield Section((tone(said), f" in version {report.version}"))
-    else:
-        count = format_count(len(report.chosen), "file")
-        done = f"{'Would remove' if report.dry_run else 'To remove:'} {count} from"
-        if report.version_after is not None:
-            done = f"Removed {count} in"
-        rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
-        yield Section(
-            Tone.STRONG(f"{done} version {report.version_after or report.version}"),
-            facts=[
-                ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
-                ("live rows", f"{rows}: readers will no longer return them"),
-            ],
-            table=_list_pairs(report.chosen),
-        )
-    if report.left:
-        yield Section(
-            "Not removed: --path does not select them, or the table may need their rows",
-            table=_list_pairs(report.left),
-            notes=["To remove one of them, give the quoted text after 'live as' with --path"],
-        )
-
-
-def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
-    gone = "; the file does not exist"
-    rows = [(it.path, it.problem + (gone if it.exists is False else "")) for it in pairs]
-    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
-    return Table(columns, rows)

@@ -21,6 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
+from deltactl.operations.lost_files import find_live_loss_refusal
 from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -134,7 +135,9 @@ def _find_refusal(
     if refusal is None and plan.missing:
         refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:
-        refusal = _explain_missing(versions, plan)
+        return _explain_missing(versions, plan)
+    if refusal is None and plan.missing and versions.target is versions.current:
+        return find_live_loss_refusal(versions.current, plan.removed, plan.missing)
     return refusal
 
 

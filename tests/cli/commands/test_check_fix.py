@@ -1,4 +1,4 @@
-"""`deltactl check --fix path-encoding` from the shell."""
+"""`deltactl check --fix` from the shell."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from deltactl import Table
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.path_texts import TextTable
+from tests.support.table_builder import Column, TableBuilder
 
 RAW, ENCODED = "p=é/f.parquet", "p=%C3%A9/f.parquet"
 FIX = ("check", "events", "--fix", "path-encoding")
@@ -100,3 +102,64 @@ def test_options_that_belong_to_the_fix(
 ) -> None:
     assert cli("check", "events", *args).code == 2
     assert cli(*FIX, "--files", "data").code == 2
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """A table of 20 files; one of them does not exist, and another lacks its vector."""
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(str(tmp_path / "events"))
+    builder = TableBuilder(store, [Column("id")], features=["deletionVectors"])
+    paths = builder.append(*([{"id": n}, {"id": -n}] for n in range(20)))
+    builder.delete_rows(paths[1], [0])
+    (vector,) = (tmp_path / "events").glob("*.bin")
+    vector.rename(tmp_path / "vector")
+    (tmp_path / "events" / paths[0]).unlink()
+    return builder
+
+
+def test_missing_files(cli: RunCli, lost: TableBuilder) -> None:
+    words = ("check", "events", "--fix", "missing-files")
+    (size,) = (it["size"] for it in lost.state.files.values() if it["path"] == "f00001.parquet")
+    ran = cli(*words, "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Would remove 1 missing file from version 2\n"
+        f"  files      1 ({size} B)\n"
+        "  live rows  2: readers will no longer return them\n"
+        "  f00001.parquet\n"
+        "      problem: it does not exist; 2 live rows\n"
+        "\n"
+        "note  1 other file lacks only its deletion vector: see --fix missing-vectors\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl check events --fix missing-files\n"
+    )
+    ran = cli(*words)
+    assert ran.code == 6
+    assert "--yes was not given: Remove 1 file from the table? Readers will no longer" in ran.err
+    assert cli(*words, "--yes", "--expect-files", "2").code == 6
+    done = json.loads(cli(*words, "--yes", "--expect-files", "1", "-o", "json").out)
+    assert (done["version_after"], done["result"]["files_removed"]) == (3, 1)
+    assert cli(*words, "--yes").out.startswith("Nothing to fix in version 3\n")
+
+
+def test_missing_vectors(cli: RunCli, lost: TableBuilder) -> None:
+    words = ("check", "events", "--fix", "missing-vectors")
+    ran = cli(*words, "--yes")
+    assert ran.code == 3
+    assert ran.out.startswith("Nothing was chosen to be removed in version 2\n")
+    assert "add --drop-files" in ran.out
+    assert "1 live row of 2" in " ".join(ran.out.split())
+    assert cli(*words, "--drop-files", "--keep-deleted-rows").code == 2
+    assert cli("check", "events", "--fix", "missing-files", "--drop-files").code == 2
+    ran = cli(*words, "--keep-deleted-rows", "--dry-run")
+    assert "  deleted rows  1: readers return them again\n" in ran.out
+    ran = cli(*words, "--keep-deleted-rows", "--yes")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "Removed 1 deletion vector in version 3")
+
+
+def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
+    ran = cli("check", "events", "--fix", "missing-file")
+    assert ran.code == 2
+    assert "missing-files" in ran.err

@@ -40,9 +40,22 @@ def test_without_what_is_missing(what: str) -> None:
 
 
 def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
+    """By the rules of `check --fix missing-files`."""
     builder, _ = damaged("kept file")
-    restore(builder.store, 4, ignore_missing=True)
-    assert (latest(builder.store), ids(builder.store)) == (5, [4])
+    with pytest.raises(SafetyError, match="more than 5% of the 2 files") as caught:
+        restore(builder.store, 4, ignore_missing=True)
+    assert "--fix missing-files --yes --expect-files 1" in (caught.value.hint or "")
+    builder.append(*([{"id": n}] for n in range(5, 25)))
+    restore(builder.store, 5, ignore_missing=True)
+    assert (latest(builder.store), ids(builder.store)) == (6, list(range(4, 25)))
+    builder = damaged("kept file")[0]
+    paths = builder.append(*([{"id": n}, {"id": n}] for n in range(5, 45)))
+    builder.delete_rows(paths[0], [0])
+    vectors = [name for batch in builder.store.walk() for name in batch if name.endswith(".bin")]
+    builder.store.delete_many(vectors)
+    with pytest.raises(SafetyError, match="only its deletion vector is missing") as caught:
+        restore(builder.store, 6, ignore_missing=True)
+    assert "--fix missing-vectors" in (caught.value.hint or "")
 
 
 def test_many_files_are_looked_for_on_the_engine(

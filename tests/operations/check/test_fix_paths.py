@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,18 @@ from deltactl import (
     UsageError,
     VacuumOptions,
 )
-from deltactl.operations.check.fix import PathRepairReport
+from deltactl.operations.check.fixes.path_encoding import PathRepairReport
+from deltactl.operations.check.fixes.report import FixReport
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 
 RAW, ENCODED = "p=é/f.parquet", "p=%C3%A9/f.parquet"
+
+
+def fix(root: Path, texts: Sequence[str] = (), **options: Any) -> PathRepairReport:
+    report = Table(str(root)).fix(kind="path-encoding", texts=tuple(texts), **options)
+    assert isinstance(report, PathRepairReport)
+    return report
 
 
 def codes(root: Path) -> list[str]:
@@ -35,7 +42,7 @@ def problems(root: Path) -> list[str]:
 
 def pairs(root: Path) -> dict[str, str]:
     """Give the verdict of each live text."""
-    found = Table(str(root)).fix_paths(dry_run=True).found
+    found = fix(root, dry_run=True).found
     return {pair.text: pair.verdict.value for pair in found}
 
 
@@ -76,16 +83,16 @@ def test_what_delta_rs_removes_by_another_text(table: TextTable, change: str) ->
     first = problems(table.root)[0]
     assert "delta-rs" in first
     assert "readers still return" in first
-    report = Table(str(table.root)).fix_paths()
+    report = fix(table.root)
     assert ids(table.root) == after
     assert codes(table.root) == []
     assert report.version_after == 4
-    assert Table(str(table.root)).fix_paths().version_after is None
+    assert fix(table.root).version_after is None
 
 
 def test_the_remove_has_the_text_of_the_add(table: TextTable) -> None:
     table.remove(ENCODED)
-    report = Table(str(table.root)).fix_paths()
+    report = fix(table.root)
     assert report.version_after is not None
     info, remove = last_commit(table, report.version_after)
     assert info["commitInfo"]["operationMetrics"]["numDeletedRows"] == "2"
@@ -102,7 +109,7 @@ def test_rows_that_a_restore_brought_back_are_wanted(table: TextTable) -> None:
     assert ids(table.root) == [1, 2, 3]
     assert codes(table.root) == []
     assert pairs(table.root) == {RAW: "wanted"}
-    assert Table(str(table.root)).fix_paths().version_after is None
+    assert fix(table.root).version_after is None
     assert ids(table.root) == [1, 2, 3]
 
 
@@ -110,7 +117,7 @@ def test_of_two_live_texts_the_newer_stays(table: TextTable) -> None:
     table.add(ENCODED, (1, 2))
     assert ids(table.root) == [1, 1, 2, 2, 3]
     assert codes(table.root) == ["PATH_ENCODING"]
-    Table(str(table.root)).fix_paths()
+    fix(table.root)
     assert ids(table.root) == [1, 2, 3]
     texts = Table(str(table.root)).snapshot().files["encoded_path"].to_pylist()
     assert sorted(texts) == [ENCODED, "p=é/g.parquet"]
@@ -121,7 +128,7 @@ def test_all_texts_of_a_file_never_go(table: TextTable) -> None:
     table.remove("p=é/%66.parquet")
     assert set(pairs(table.root)) == {RAW, ENCODED}
     with pytest.raises(SafetyError, match="This run would remove all of them"):
-        Table(str(table.root)).fix_paths([RAW, ENCODED])
+        fix(table.root, [RAW, ENCODED])
     assert ids(table.root) == [1, 1, 2, 2, 3]
 
 
@@ -134,10 +141,10 @@ def test_what_is_unknown_has_to_be_named(table: TextTable) -> None:
     for version in range(table.version + 1):
         (table.root / "_delta_log" / f"{version:020}.json").unlink()
     assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
-    assert Table(str(table.root)).fix_paths().version_after is None
+    assert fix(table.root).version_after is None
     with pytest.raises(UsageError, match="is not a live path"):
-        Table(str(table.root)).fix_paths(["p=x"])
-    assert Table(str(table.root)).fix_paths([RAW]).version_after == table.version + 1
+        fix(table.root, ["p=x"])
+    assert fix(table.root, [RAW]).version_after == table.version + 1
     assert ids(table.root) == [3]
 
 
@@ -146,7 +153,7 @@ def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
     table.add(RAW, (1,))
     table.remove(ENCODED)
     with pytest.raises(SafetyError, match="append-only"):
-        Table(str(tmp_path)).fix_paths()
+        fix(tmp_path)
     assert ids(tmp_path) == [1]
 
 
@@ -154,7 +161,7 @@ def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
 def test_what_another_writer_does_meanwhile(table: TextTable, writer: str) -> None:
     table.remove(ENCODED)
 
-    def commit_first(report: PathRepairReport) -> bool:
+    def commit_first(report: FixReport) -> bool:
         if writer == "the file":
             table.remove(RAW)
         elif writer == "another file":
@@ -167,19 +174,19 @@ def test_what_another_writer_does_meanwhile(table: TextTable, writer: str) -> No
         return True
 
     if writer == "another file":
-        Table(str(table.root)).fix_paths(confirm=commit_first)
+        fix(table.root, confirm=commit_first)
         assert ids(table.root) == [3, 9]
         return
     version = table.version
     with pytest.raises(ConflictError, match="nothing was committed"):
-        Table(str(table.root)).fix_paths(confirm=commit_first)
+        fix(table.root, confirm=commit_first)
     assert Table(str(table.root)).snapshot().version == version + 1
 
 
 def test_a_no_leaves_the_table_alone(table: TextTable) -> None:
     table.remove(ENCODED)
     with pytest.raises(SafetyError, match="not confirmed"):
-        Table(str(table.root)).fix_paths(confirm=lambda report: False)
+        fix(table.root, confirm=lambda report: False)
     assert ids(table.root) == [1, 2, 3]
 
 
@@ -193,7 +200,7 @@ def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
     add = builder.find(path)
     other = path.replace("f", "%66", 1)
     builder.commit({"remove": {**add, "path": other, "deletionTimestamp": 0}})
-    report = Table(str(tmp_path)).fix_paths()
+    report = fix(tmp_path)
     assert report.version_after is not None
     log = (tmp_path / "_delta_log" / f"{report.version_after:020}.json").read_text("utf-8")
     remove = json.loads(log.splitlines()[1])["remove"]
@@ -203,7 +210,7 @@ def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
 
 
 def test_a_table_without_pairs(table: TextTable) -> None:
-    report = Table(str(table.root)).fix_paths()
+    report = fix(table.root)
     assert (report.is_empty, report.version_after) == (True, None)
 
 
@@ -221,7 +228,7 @@ def test_the_only_copy_of_rows_is_left(table: TextTable) -> None:
     assert ids(table.root) == [1, 2, 3]
     assert set(codes(table.root)) == {"PATH_ENCODING_DOUBTFUL"}
     assert "version 4 (DELETE) removed files that version 3 had written" in problems(table.root)[0]
-    assert Table(str(table.root)).fix_paths().version_after is None
+    assert fix(table.root).version_after is None
     assert ids(table.root) == [1, 2, 3]
 
 
@@ -249,7 +256,7 @@ def test_a_second_overwrite_leaves_no_doubt(table: TextTable) -> None:
         write_deltalake(str(table.root), rows, mode="overwrite")
     assert ids(table.root) == [1, 2, 3, 8]
     assert set(codes(table.root)) == {"PATH_ENCODING"}
-    Table(str(table.root)).fix_paths()
+    fix(table.root)
     assert ids(table.root) == [8]
 
 
@@ -258,7 +265,7 @@ def test_a_delete_after_a_restore_counts(table: TextTable) -> None:
     DeltaTable(str(table.root)).restore(2)
     DeltaTable(str(table.root)).delete("id = 1")
     assert codes(table.root) == ["PATH_ENCODING"]
-    Table(str(table.root)).fix_paths()
+    fix(table.root)
     assert ids(table.root) == [2, 3]
 
 
@@ -267,7 +274,7 @@ def test_a_restore_that_removes_by_another_text_is_certain(table: TextTable) -> 
     assert ids(table.root) == [1, 2, 3]
     assert codes(table.root) == ["PATH_ENCODING"]
     assert "RESTORE of delta-rs" in problems(table.root)[0]
-    Table(str(table.root)).fix_paths()
+    fix(table.root)
     assert ids(table.root) == [1, 2]
 
 
@@ -277,18 +284,18 @@ def test_a_restore_to_a_time_leaves_doubt(table: TextTable) -> None:
     table.commit(operation="RESTORE", operationParameters=parameters)
     assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
     assert "RESTORE" in problems(table.root)[0]
-    assert Table(str(table.root)).fix_paths().version_after is None
+    assert fix(table.root).version_after is None
 
 
 def test_the_copy_goes_while_the_fix_is_at_work(table: TextTable) -> None:
     new = compact(table)
 
-    def delete_first(report: PathRepairReport) -> bool:
+    def delete_first(report: FixReport) -> bool:
         table.remove(new)
         return True
 
     with pytest.raises(ConflictError, match="nothing was committed"):
-        Table(str(table.root)).fix_paths(confirm=delete_first)
+        fix(table.root, confirm=delete_first)
     assert ids(table.root) == [1, 2, 3]
 
 
@@ -297,13 +304,13 @@ def test_a_pair_outside_of_the_table(tmp_path: Path) -> None:
     table.add("../u/é.parquet", (1,))
     table.remove("../u/%C3%A9.parquet")
     assert set(codes(table.root)) >= {"PATH_ENCODING", "PATH_INVALID"}
-    (pair,) = Table(str(table.root)).fix_paths(dry_run=True).found
+    (pair,) = fix(table.root, dry_run=True).found
     assert pair.exists is None
 
 
 def test_a_vacuum_keeps_the_file_for_the_retention(table: TextTable) -> None:
     table.remove(ENCODED)
-    fixed = Table(str(table.root)).fix_paths()
+    fixed = fix(table.root)
     Table(str(table.root)).vacuum(VacuumOptions(mode="full"))
     assert (table.root / RAW).exists()
     assert fixed.version_after is not None

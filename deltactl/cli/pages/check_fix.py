@@ -1,0 +1,137 @@
+"""The sections of the reports of ``check --fix``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
+from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.operations.check.fixes.missing import MissingReport
+from deltactl.operations.check.fixes.options import Fix
+from deltactl.operations.check.fixes.path_encoding import PathRepairReport
+from deltactl.operations.check.fixes.report import FixReport
+from deltactl.operations.check.path_encoding.pairs import PathPair
+from deltactl.units import format_count, format_size
+
+
+def describe_fix(report: FixReport) -> Iterator[Section]:
+    """Return what is or was changed, and what is left."""
+    if isinstance(report, PathRepairReport):
+        yield from _describe_paths(report)
+    elif isinstance(report, MissingReport):
+        yield from _describe_missing(report)
+
+
+def question_of(report: FixReport) -> str:
+    """Return the question to ask before a fix."""
+    if isinstance(report, PathRepairReport):
+        files, rows = len(report.chosen), report.num_rows
+    else:
+        assert isinstance(report, MissingReport)
+        files, rows = report.chosen.num_rows, report.num_rows
+        if report.keeps_deleted_rows:
+            return (
+                f"Keep {format_count(files, 'file')} without deletion vectors? Readers will return "
+                f"{format_count(rows or 0, 'deleted row')} again."
+            )
+    shown = "their rows" if rows is None else format_count(rows, "row")
+    return (
+        f"Remove {format_count(files, 'file')} from the table? Readers will no longer return "
+        f"{shown}."
+    )
+
+
+def _headline(report: FixReport, what: str) -> str:
+    if report.version_after is not None:
+        return f"Removed {what} in version {report.version_after}"
+    return (
+        f"{'Would remove' if report.dry_run else 'To remove:'} {what} from version {report.version}"
+    )
+
+
+def _describe_missing(report: MissingReport) -> Iterator[Section]:
+    chosen, is_vectors = report.chosen, report.kind is Fix.MISSING_VECTORS
+    if report.is_empty:
+        said = "Nothing was chosen to be removed" if report.num_left else "Nothing to fix"
+        tone = Tone.CAUTION if report.num_left else Tone.GOOD
+        yield Section((tone(said), f" in version {report.version}"))
+    else:
+        rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
+        what = format_count(chosen.num_rows, "missing file")
+        facts = [("files", f"{chosen.num_rows:,} ({format_size(sum_sizes(chosen))})")]
+        if report.keeps_deleted_rows:
+            facts.append(("deleted rows", f"{rows}: readers return them again"))
+            what = format_count(chosen.num_rows, "deletion vector")
+        else:
+            facts.append(("live rows", f"{rows}: readers will no longer return them"))
+        yield Section(
+            Tone.STRONG(_headline(report, what)), facts=facts, table=_list_lost(report, True)
+        )
+    if report.num_left:
+        notes = ["To remove one of them, give its path as in the log with --path"]
+        text = "Not removed: --path does not select them, or they may still exist elsewhere"
+        if is_vectors and report.is_empty:
+            text = "Only their deletion vectors are missing"
+            notes = [
+                "To remove the files with their live rows, add --drop-files",
+                "To keep the files, so that their deleted rows return, add --keep-deleted-rows",
+            ]
+        yield Section(text, table=_list_lost(report, False), notes=notes)
+    if report.num_others:
+        other = Fix.MISSING_FILES if is_vectors else Fix.MISSING_VECTORS
+        count = format_count(report.num_others, "other file")
+        lack = "is missing" if is_vectors else "lacks only its deletion vector"
+        yield Section(facts=[("note", f"{count} {lack}: see --fix {other}")])
+
+
+def _list_lost(report: MissingReport, is_chosen: bool) -> Table:
+    rows = [row for row in report.rows.to_pylist() if row["changed"] is is_chosen]
+    return Table(
+        [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)],
+        [(row["text"], _say_lost(row)) for row in rows],
+    )
+
+
+def _say_lost(row: dict[str, object]) -> str:
+    rows, live = row["rows"], row["live_rows"]
+    problem = "it does not exist"
+    if row["missing"] != row["path"]:
+        problem = f"its deletion vector {row['missing']} does not exist"
+    if isinstance(rows, int) and isinstance(live, int):
+        problem += f"; {format_count(live, 'live row')}"
+        problem += f" of {rows:,}" if rows != live else ""
+    return f"{problem}; {row['place']}" if row["place"] else problem
+
+
+def _describe_paths(report: PathRepairReport) -> Iterator[Section]:
+    if report.is_empty:
+        said = "No path can be removed safely" if report.left else "Nothing to fix"
+        tone = Tone.CAUTION if report.left else Tone.GOOD
+        yield Section((tone(said), f" in version {report.version}"))
+    else:
+        count = format_count(len(report.chosen), "file")
+        done = f"{'Would remove' if report.dry_run else 'To remove:'} {count} from"
+        if report.version_after is not None:
+            done = f"Removed {count} in"
+        rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
+        yield Section(
+            Tone.STRONG(f"{done} version {report.version_after or report.version}"),
+            facts=[
+                ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
+                ("live rows", f"{rows}: readers will no longer return them"),
+            ],
+            table=_list_pairs(report.chosen),
+        )
+    if report.left:
+        yield Section(
+            "Not removed: --path does not select them, or the table may need their rows",
+            table=_list_pairs(report.left),
+            notes=["To remove one of them, give the quoted text after 'live as' with --path"],
+        )
+
+
+def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
+    gone = "; the file does not exist"
+    rows = [(it.path, it.problem + (gone if it.exists is False else "")) for it in pairs]
+    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
+    return Table(columns, rows)

@@ -1,0 +1,210 @@
+"""``check --fix missing-files`` and ``missing-vectors``: remove entries of files that are lost.
+
+A file of which only the deletion vector is lost still has its rows, deleted ones included. So what
+happens with it must be chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import UsageError
+from deltactl.log.commits.changes import live_rows
+from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.append_only import find_append_only_refusal
+from deltactl.operations.check.fixes.commit import (
+    FileCommit,
+    commit_fix,
+    describe_commit,
+    ensure_may_remove,
+    sum_rows,
+)
+from deltactl.operations.check.fixes.options import Fix, FixOptions
+from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.lost_files import (
+    LostFiles,
+    ensure_still_lost,
+    find_loss_refusal,
+    find_lost,
+)
+from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
+from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.stats import num_records
+
+_FEED: Final = "delta.enableChangeDataFeed"
+_NO_SIZES: Final = pa.chunked_array([], pa.string())
+"""A file of another size exists: sizes need not be compared."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class MissingReport(FixReport):
+    """The lost files, and those to change.
+
+    ``lost`` are files of this kind; ``num_others`` files of the other kind. ``is_chosen`` is a mask
+    of those to change.
+    """
+
+    lost: LostFiles = field(repr=False)
+    is_chosen: pa.Array = field(repr=False)
+    num_others: int
+    keeps_deleted_rows: bool = False
+
+    @property
+    def chosen(self) -> pa.Table:
+        """Return the files to change, rows of ``ADD_SCHEMA``."""
+        return self.lost.files.filter(self.is_chosen)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to repair."""
+        return not self.chosen.num_rows
+
+    @property
+    def num_left(self) -> int:
+        """Return the number of lost files that stay in the table."""
+        return int(self.lost.files.num_rows - self.chosen.num_rows)
+
+    @property
+    def num_rows(self) -> int | None:
+        """Return live rows that are lost, or deleted rows that come back; ``None``: unknown."""
+        if not self.keeps_deleted_rows:
+            return sum_rows(self.chosen)
+        deleted = pc.struct_field(self.chosen["deletion_vector"], "cardinality")
+        return int(pc.sum(deleted).as_py() or 0)
+
+    @property
+    def rows(self) -> pa.Table:
+        """Return the lost files."""
+        files, names = self.lost.files, self.lost.names
+        places = [self.lost.places.get(name) for name in names.to_pylist()]
+        return pa.table(
+            {
+                "path": files["path"],
+                "text": files["encoded_path"],
+                "missing": names,
+                "rows": num_records(files["stats"]),
+                "live_rows": live_rows(files),
+                "bytes": files["size_bytes"],
+                "place": pa.array(places, pa.string()),
+                "changed": self.is_chosen,
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
+        is_kept = self.keeps_deleted_rows
+        return {
+            **FixReport.to_dict(self),
+            "files_removed": 0 if is_kept else self.chosen.num_rows,
+            "rows_removed": 0 if is_kept else self.num_rows,
+            "bytes_removed": 0 if is_kept else sum_sizes(self.chosen),
+            "vectors_dropped": self.chosen.num_rows if is_kept else 0,
+            "rows_undeleted": self.num_rows if is_kept else 0,
+            "files": self.rows.to_pylist(),
+        }
+
+
+def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPlan:
+    """Plan to remove the entries of lost files.
+
+    Raises:
+        UsageError: a path is not the path of a lost file.
+        SafetyError: the storage of the files is not accessible.
+        StorageError: a lookup failed.
+    """
+    log.ensure_exists()
+    snapshot = log.snapshot()
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
+    store = snapshot.store
+    batches = snapshot.file_batches(PRESENCE_COLUMNS)
+    found = find_lost(snapshot, find_missing(store, batches, context, _NO_SIZES))
+    is_ours = found.is_vector
+    if options.kind is Fix.MISSING_FILES:
+        is_ours = pc.invert(is_ours)
+    lost = found.filter(is_ours)
+    report = MissingReport(
+        kind=options.kind or Fix.MISSING_FILES,
+        version=snapshot.version,
+        table_id=snapshot.metadata.id,
+        engine=context.engine.name,
+        lost=lost,
+        is_chosen=_choose(lost, options),
+        num_others=found.files.num_rows - lost.files.num_rows,
+        keeps_deleted_rows=options.keep_deleted_rows,
+    )
+    if not report.is_empty and TableProperties(snapshot.metadata.configuration).flag(_FEED):
+        context.warn(
+            "the table has a change data feed: the changes of the version that this fix commits "
+            "cannot be read, because the rows of the missing files are lost"
+        )
+    chosen = lost.filter(report.is_chosen)
+
+    def ensure(base: CommitBase) -> None:
+        ensure_may_remove(base)
+        ensure_still_lost(store, chosen.names)
+
+    def apply(confirmed: FixReport) -> FixReport:
+        kept = _without_vectors(chosen.files) if options.keep_deleted_rows else None
+        draft = FileCommit(
+            uri=log.uri,
+            description=describe_commit(confirmed, chosen.files, kept, context),
+            read_version=snapshot.version,
+            removed=chosen.files,
+            added=ADD_SCHEMA.empty_table() if kept is None else kept,
+            ensure=ensure,
+        )
+        return commit_fix(log, snapshot, draft, confirmed, context)
+
+    refusal = find_append_only_refusal(CommitBase.of(snapshot)) or find_loss_refusal(
+        snapshot,
+        chosen,
+        options.expect_files,
+        f"rerun with {option('expect_files', chosen.files.num_rows)}",
+    )
+    return FixPlan(report, apply, refusal)
+
+
+def _choose(lost: LostFiles, options: FixOptions) -> pa.Array:
+    """Return a mask of the files to change: those that can be found nowhere, or that are named."""
+    files = lost.files
+    if options.kind is Fix.MISSING_VECTORS and not (
+        options.drop_files or options.keep_deleted_rows
+    ):
+        return pa.array(np.zeros(files.num_rows, np.bool_))
+    if not options.texts:
+        places = pa.array(lost.places.keys(), pa.string())
+        return pc.invert(pc.is_in(lost.names, value_set=places)).combine_chunks()
+    texts = pa.array(options.texts, pa.string())
+    if not pc.all(pc.is_in(texts, value_set=files["encoded_path"].combine_chunks())).as_py():
+        known = set(files["encoded_path"].to_pylist())
+        text = next(text for text in options.texts if text not in known)
+        raise UsageError(
+            f"{option('texts')} {text!r} is not the path of a missing file",
+            hint=f"Give the path as in the log, or omit {option('texts')}.",
+        )
+    return pc.is_in(files["encoded_path"], value_set=texts).combine_chunks()
+
+
+def _without_vectors(files: pa.Table) -> pa.Table:
+    """Return the files without deletion vectors; only the number of rows is kept of the statistics.
+
+    Bounds that were computed without the deleted rows would hide these rows.
+    """
+    counts = num_records(files["stats"]).cast(pa.string())
+    stats = pc.binary_join_element_wise('{"numRecords":', counts, "}", "")
+    vectors = pa.nulls(files.num_rows, files.schema.field("deletion_vector").type)
+    for name, column in (("stats", stats), ("deletion_vector", vectors)):
+        place = files.schema.get_field_index(name)
+        files = files.set_column(place, files.schema.field(name), column)
+    return files

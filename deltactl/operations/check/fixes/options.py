@@ -1,0 +1,99 @@
+"""Options of ``check --fix``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from deltactl.errors import UsageError
+from deltactl.option_fields import (
+    ensure_declared,
+    execution_option,
+    safety_option,
+    selection_option,
+)
+from deltactl.option_names import option
+
+
+class Fix(StrEnum):
+    """What ``check --fix`` can repair."""
+
+    MISSING_FILES = "missing-files"
+    MISSING_VECTORS = "missing-vectors"
+    PATH_ENCODING = "path-encoding"
+
+
+_ENTRIES: Final = frozenset({"texts", "expect_files"})
+_TAKES: Final[Mapping[Fix | None, frozenset[str]]] = {
+    Fix.MISSING_FILES: _ENTRIES,
+    Fix.MISSING_VECTORS: _ENTRIES | {"drop_files", "keep_deleted_rows"},
+    Fix.PATH_ENCODING: frozenset({"texts"}),
+}
+
+
+def to_fix(
+    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding"] | None,
+) -> Fix | None:
+    """Return a fix, or the one with this name."""
+    return None if kind is None else Fix(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class FixOptions:
+    """What to repair, and how."""
+
+    kind: Annotated[Fix | None, to_fix] = execution_option(
+        None,
+        "Repair findings of one kind. Asks first. missing-files: remove data files that no longer "
+        "exist from the table. missing-vectors: the same for files of which only the deletion "
+        "vector is missing. path-encoding: remove files whose remove action encodes the path "
+        "differently than the add action does, so that readers still use them",
+        flag="fix",
+        alone_with=(
+            "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",
+        ),
+        choices=tuple(Fix),
+        is_basic=True,
+    )  # fmt: skip
+    texts: tuple[str, ...] = selection_option(
+        (),
+        "With --fix: repair only this path. Write the path exactly as in the log. May be repeated",
+        flag="path",
+        metavar="TEXT",
+    )
+    expect_files: int | None = safety_option(
+        None,
+        "With --fix missing-files and missing-vectors: change the table only if the fix affects "
+        "exactly N files. Needed if these are more than 5% of the files of the table, or all files "
+        "of a directory",
+        metavar="N",
+        least=0,
+    )
+    drop_files: bool = safety_option(
+        False,
+        "With --fix missing-vectors: remove the files from the table. Also their live rows are "
+        "lost",
+    )
+    keep_deleted_rows: bool = safety_option(
+        False,
+        "With --fix missing-vectors: keep the files without deletion vectors. Their deleted rows "
+        "are in the table again",
+    )
+
+    def __post_init__(self) -> None:
+        ensure_declared(self)
+        given = [name for name in self.__slots__ if name != "kind" and getattr(self, name)]
+        taken = _TAKES.get(self.kind, frozenset())
+        for name in given:
+            if name not in taken:
+                fits = ", ".join(it or "" for it, names in _TAKES.items() if name in names)
+                raise UsageError(
+                    f"{option(name)} can only be used with {option('kind')} and one of: {fits}",
+                    hint=f"Omit {option(name)}, or choose another fix.",
+                )
+        if self.drop_files and self.keep_deleted_rows:
+            raise UsageError(
+                f"{option('drop_files')} and {option('keep_deleted_rows')} cannot be combined"
+            )

@@ -1,0 +1,66 @@
+"""What the fixes have in common: their reports and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deltactl.errors import DeltactlError
+from deltactl.operations.check.fixes.options import Fix
+from deltactl.operations.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class FixReport(ShortRepr):
+    """The result of a fix, or before it the plan; each fix has its own class.
+
+    ``version_after`` is ``None`` if nothing was committed.
+    """
+
+    kind: Fix
+    version: int
+    table_id: str
+    engine: str
+    version_after: int | None = None
+    dry_run: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to repair."""
+        raise NotImplementedError
+
+    @property
+    def num_left(self) -> int:
+        """Return how many findings of this kind ``check`` still has after the repair."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> pa.Table | list[dict[str, Any]]:
+        """Return what was found, for an output in rows."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
+        return {
+            "fix": self.kind.value,
+            "version": self.version,
+            "version_after": self.version_after,
+            "files_left": self.num_left,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FixPlan:
+    """A planned repair: ``apply`` makes it; ``refusal`` is the error of a real run, if any."""
+
+    report: FixReport
+    apply: Callable[[FixReport], FixReport]
+    refusal: DeltactlError | None = None
+
+
+Confirm: TypeAlias = Callable[[FixReport], bool]
+"""Called with the report before the first change; returns whether to proceed."""

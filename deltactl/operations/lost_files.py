@@ -1,0 +1,239 @@
+"""Decide which missing files are lost, so that the log need not list them any longer.
+
+A file is lost if two lookups of its own name do not find it, no other spelling of its name exists,
+and neither a quarantine nor an object version has it. An error of a lookup is never an answer.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+from unicodedata import normalize
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import ConflictError, ObjectNotFoundError, SafetyError
+from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.find_files import is_placed
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
+from deltactl.operations.vacuum.journal import find_past_vacuums
+from deltactl.operations.vacuum.spellings import find_alike
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.paths import encode_path, is_absolute
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+_MOST_SHARE: Final = 20  # a twentieth of the files of a table
+
+
+@dataclass(frozen=True, slots=True)
+class LostFiles:
+    """The live files that need a file that does not exist.
+
+    ``files`` are rows of ``ADD_SCHEMA``; ``names`` has the file that is missing for each of them:
+    the data file, or else that of its deletion vector. ``places`` says where a missing file may
+    still be. ``empty`` are the directories of missing files that have no file.
+    """
+
+    files: pa.Table = field(repr=False)
+    names: pa.ChunkedArray = field(repr=False)
+    places: Mapping[str, str] = field(repr=False)
+    empty: frozenset[str] = frozenset()
+
+    @property
+    def is_vector(self) -> pa.ChunkedArray:
+        """Return a mask of the files of which only the deletion vector is missing."""
+        return pc.not_equal(self.names, self.files["path"])
+
+    def filter(self, mask: pa.ChunkedArray | pa.Array) -> LostFiles:
+        """Return some of the files."""
+        return LostFiles(self.files.filter(mask), self.names.filter(mask), self.places, self.empty)
+
+
+def find_lost(snapshot: Snapshot, missing: Sequence[Missing]) -> LostFiles:
+    """Look for missing files again, each by its own name, and at all places where they may be.
+
+    Raises:
+        StorageError: a lookup failed.
+        SafetyError: the storage of the files is not accessible, or its quarantine cannot be read.
+    """
+    store = snapshot.store
+    gone = _find_gone(store, [it.path for it in missing])
+    lost = [Missing(name, "") for name in gone]
+    parts = [ADD_SCHEMA.empty_table()]
+    if lost:
+        batches = snapshot.file_batches(ADD_SCHEMA.names)
+        parts += [batch.filter(needs_missing(batch, lost)) for batch in batches]
+    files = pa.concat_tables(parts).combine_chunks()
+    is_data = pc.is_in(files["path"], value_set=pa.array(gone, pa.string()))
+    names = pc.if_else(is_data, files["path"], vector_files(files["deletion_vector"]))
+    if not lost:
+        return LostFiles(files, names, {})
+    if (refusal := find_away_refusal(store, lost)) is not None:
+        raise refusal
+    texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
+    places, empty = _find_spellings(store, gone, texts)
+    return LostFiles(files, names, {**places, **_find_kept(store, gone)}, empty)
+
+
+def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
+    """Look for files once more, right before the commit that removes them from the table.
+
+    Raises:
+        ConflictError: one exists again.
+        StorageError: a lookup failed.
+    """
+    wanted = pc.unique(names).to_pylist()
+    back = set(wanted) - set(_find_gone(store, wanted))
+    if back:
+        raise ConflictError(f"nothing was committed: {min(back)!r} exists again", hint="Rerun.")
+
+
+def find_loss_refusal(
+    snapshot: Snapshot, lost: LostFiles, expected: int | None, way: str
+) -> SafetyError | None:
+    """Return why so many files must not be changed, if they must not.
+
+    ``expected`` is the number that the user gave, and ``way`` says how to give it.
+    """
+    count, total, where = lost.files.num_rows, snapshot.num_files, shlex.quote(snapshot.store.uri)
+    if count and count == total and not pc.any(lost.is_vector).as_py():
+        return SafetyError(
+            f"none of the {format_count(total, 'file')} of {snapshot.store.uri} exists: nothing "
+            "shows that this is the storage of the table",
+            hint="Remount the storage, or copy the files back. If they are lost, restore an older "
+            f"version (`deltactl describe-history {where} --restorable`), or create the table "
+            "again.",
+        )
+    folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
+    empty = folders & lost.empty
+    if expected is None and count * _MOST_SHARE > total:
+        reason = f"these are more than 5% of the {format_count(total, 'file')} of the table"
+    elif expected is None and empty:
+        reason = f"the directory {min(empty)!r} has no files at all; perhaps it is not mounted"
+    elif expected is not None and expected != count:
+        reason = f"{expected:,} were expected"
+    else:
+        return None
+    return SafetyError(
+        f"{format_count(count, 'file')} would be changed, and {reason}. Nothing was changed",
+        hint=f"Inspect what deleted the files. If they are lost, {way}.",
+    )
+
+
+def find_live_loss_refusal(
+    snapshot: Snapshot, removed: pa.Table, missing: Sequence[Missing]
+) -> SafetyError | None:
+    """Return why a restore of the latest version must not remove files that need missing ones.
+
+    The rules are those of ``check --fix missing-files``.
+    """
+    lost = find_lost(snapshot, missing)
+    lost = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
+    check = f"deltactl check {shlex.quote(snapshot.store.uri)} --fix"
+    if pc.any(lost.is_vector).as_py():
+        return SafetyError(
+            f"{lost.files['path'].filter(lost.is_vector)[0].as_py()!r} exists, and only its "
+            "deletion vector is missing: without the file, its live rows would be lost",
+            hint=f"Run `{check} missing-vectors`, which says what can be chosen.",
+        )
+    for name in lost.names.to_pylist():
+        if name in lost.places:
+            return SafetyError(
+                f"{name!r} does not exist, but can perhaps be restored: {lost.places[name]}",
+                hint=f"Restore it. `{check} missing-files --dry-run` lists all such files.",
+            )
+    way = f"run `{check} missing-files --yes --expect-files {lost.files.num_rows}`"
+    return find_loss_refusal(snapshot, lost, None, way)
+
+
+def _find_gone(store: Store, names: Iterable[str]) -> list[str]:
+    """Return the names that a lookup of this very name does not find."""
+    asked = sorted(name for name in names if is_placed(name))
+    found = store.stat_many(asked)
+    return [name for name, info in zip(asked, found, strict=True) if info is None]
+
+
+def _find_spellings(
+    store: Store, gone: Sequence[str], texts: Mapping[str, str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Return other spellings of the names that exist, and directories without files.
+
+    Raises:
+        SafetyError: a directory is a link to storage without files.
+    """
+    places: dict[str, str] = {}
+    empty = set()
+    for folder, names in _by_folder(gone).items():
+        listed = pa.chunked_array([[info.name for info in store.list_from(folder)]], pa.string())
+        if not len(listed):
+            _ensure_no_link(store, names[0])
+            empty.add(folder)
+        wanted = pa.chunked_array([names], pa.string())
+        for name in find_alike(wanted, listed).to_pylist():
+            places[name] = "a file with this name in another spelling is in its directory"
+    candidates = [
+        (name, other)
+        for name in gone
+        if not is_absolute(name)
+        for other in _spell(name, texts.get(name, name))
+    ]
+    found = store.stat_many([other for _, other in candidates])
+    for (name, other), info in zip(candidates, found, strict=True):
+        if info is not None:
+            places[name] = f"{other!r} exists, which may be the same file"
+    return places, frozenset(empty)
+
+
+def _by_folder(names: Iterable[str]) -> dict[str, list[str]]:
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(name.rpartition("/")[0], []).append(name)
+    return folders
+
+
+def _spell(name: str, text: str) -> list[str]:
+    """Return other names that a program may have given the file."""
+    known = {name, text, unquote(name), quote(name), encode_path(name)}
+    known |= {normalize(form, it) for it in known for form in ("NFC", "NFD")}
+    return sorted(it for it in known - {name} if is_placed(it) and not is_absolute(it))
+
+
+def _ensure_no_link(store: Store, name: str) -> None:
+    if not is_absolute(name) and store.real_names([name]) != [name]:
+        raise SafetyError(
+            f"{name!r} is behind a link to a directory that has no files: perhaps its storage is "
+            "not mounted. Nothing was changed",
+            hint="Rerun when the link leads to the files.",
+        )
+
+
+def _find_kept(store: Store, gone: Sequence[str]) -> dict[str, str]:
+    """Return how files can be restored from object versions or the quarantine of a vacuum."""
+    places: dict[str, str] = {}
+    own = [name for name in gone if not is_absolute(name)]
+    if store.versions is not None:
+        failed = store.versions.undelete_many(own, dry_run=True)
+        for name in own:
+            error = failed.get(name)
+            if error is None:
+                places[name] = "the bucket keeps an older version: delete the delete marker"
+            elif not isinstance(error, ObjectNotFoundError):
+                places[name] = f"it is not known whether an older version exists: {error.message}"
+    for past in find_past_vacuums(store, own, _refuse):
+        command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
+        places |= dict.fromkeys(past.restorable.to_pylist(), f"`{command}` restores it")
+    return places
+
+
+def _refuse(message: str) -> NoReturn:
+    raise SafetyError(
+        f"{message}. Nothing was changed",
+        hint="Rerun when the directory _deltactl can be read: a quarantine may have the files.",
+    )

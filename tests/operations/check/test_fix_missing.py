@@ -1,0 +1,377 @@
+"""``check --fix missing-files`` and ``missing-vectors``: only what is certainly lost leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from deltactl import ConflictError, SafetyError, StorageError, Table, UsageError, VacuumOptions
+from deltactl.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    DeltactlError,
+    ObjectNotFoundError,
+)
+from deltactl.operations.check.fixes.missing import MissingReport
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.store import FileInfo, Store, Versions
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies, ids, latest
+from tests.support.stores import Crash, Fault, FaultyStore, fault_points, fresh_store
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+FILES, VECTORS = "missing-files", "missing-vectors"
+
+
+def fix(store: Store, kind: Any = FILES, **options: Any) -> MissingReport:
+    options = {"warn": lambda _: None} | options
+    report = Table("x", store=store, warn=options.pop("warn")).fix(kind=kind, **options)
+    assert isinstance(report, MissingReport)
+    return report
+
+
+def many(store: Store | None = None, count: int = 40, **options: Any) -> TableBuilder:
+    """Files of two rows, of which one may be lost; the first has a deletion vector."""
+    features = options.pop("features", ["deletionVectors"])
+    builder = TableBuilder(store or fresh_store(), [Column("id")], features=features, **options)
+    paths = builder.append(*([{"id": 2 * n}, {"id": 2 * n + 1}] for n in range(count)))
+    if "deletionVectors" in features:
+        builder.delete_rows(paths[0], [1])
+    return builder
+
+
+def path_of(builder: TableBuilder, number: int) -> str:
+    return f"f{number + 1:05d}.parquet"
+
+
+def vector_of(store: Store) -> str:
+    return next(name for batch in store.walk() for name in batch if name.endswith(".bin"))
+
+
+def test_a_lost_file_leaves_the_table(tmp_path: Path) -> None:
+    builder = many(LocalStore(str(tmp_path)), features=[])
+    lost = path_of(builder, 3)
+    (tmp_path / lost).unlink()
+    plan = fix(builder.store, dry_run=True)
+    assert (plan.version_after, latest(builder.store)) == (None, 1)
+    report = fix(builder.store)
+    wanted = [n for n in range(80) if n not in (6, 7)]
+    for read in (rows_with_delta_rs, rows_with_duckdb):
+        assert sorted(row["id"] for row in read(tmp_path)) == wanted
+    assert report.version_after == 2
+    assert report.to_dict()["rows_removed"] == 2
+    (info,) = bodies(builder.store, 2, "commitInfo")
+    assert (info["operation"], info["operationParameters"]) == ("FSCK", {"fix": FILES})
+    assert info["operationMetrics"]["numDeletedRows"] == "2"
+    (remove,) = bodies(builder.store, 2, "remove")
+    assert (remove["path"], remove["dataChange"]) == (lost, True)
+    assert Table(str(tmp_path)).check().is_sound
+    assert fix(builder.store).is_empty
+    Table(str(tmp_path)).restore(version=1, ignore_missing=True)  # also a version before the fix
+    assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == wanted
+
+
+def test_the_repair_of_delta_rs_removes_the_same(tmp_path: Path) -> None:
+    builder = many(LocalStore(str(tmp_path)), features=[])
+    (tmp_path / path_of(builder, 3)).unlink()
+    planned = fix(builder.store, dry_run=True).chosen["path"].to_pylist()
+    assert DeltaTable(str(tmp_path)).repair(dry_run=True)["files_removed"] == planned
+
+
+def test_a_fix_is_undone_by_a_restore() -> None:
+    builder = many()
+    lost = path_of(builder, 3)
+    data = builder.store.read(lost)
+    builder.store.delete_many([lost])
+    fix(builder.store)
+    builder.store.put(lost, data)
+    before = latest(builder.store) - 1
+    Table("x", store=builder.store).restore(version=before)
+    assert len(ids(builder.store)) == 79
+
+
+class OddStore(ForwardingStore):
+    """Lookups of data files fail, or find nothing ``hidden`` times."""
+
+    def __init__(self, inner: Store, error: Exception | None = None, hidden: int = 0) -> None:
+        super().__init__(inner)
+        self._error, self._hidden = error, hidden
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        if not any(name.endswith(".parquet") for name in names):
+            return super().stat_many(names)
+        if self._error is not None:
+            raise self._error
+        self._hidden -= 1
+        return super().stat_many(names) if self._hidden < 0 else [None] * len(names)
+
+
+@pytest.mark.parametrize(
+    "error", [AccessDeniedError("403"), StorageError("timed out")], ids=lambda it: type(it).__name__
+)
+def test_an_error_of_a_lookup_is_no_answer(error: StorageError) -> None:
+    builder = many()
+    builder.store.delete_many([path_of(builder, 3)])
+    with pytest.raises(StorageError):
+        fix(OddStore(builder.store, error))
+    assert latest(builder.store) == 2
+
+
+def test_a_file_that_one_lookup_does_not_find_stays() -> None:
+    builder = many()
+    assert fix(OddStore(builder.store, hidden=1)).is_empty
+
+
+def test_a_file_that_comes_back_meanwhile_stays() -> None:
+    builder = many()
+    lost = path_of(builder, 3)
+    data = builder.store.read(lost)
+    builder.store.delete_many([lost])
+
+    def bring_back(report: object) -> bool:
+        builder.store.put(lost, data)
+        return True
+
+    with pytest.raises(ConflictError, match="exists again"):
+        fix(builder.store, confirm=bring_back)
+    assert latest(builder.store) == 2
+
+
+def test_what_another_writer_does_meanwhile() -> None:
+    builder = many()
+    lost = path_of(builder, 3)
+    builder.store.delete_many([lost])
+
+    def commit_first(report: object) -> bool:
+        builder.append([{"id": 100}])
+        builder.delete_rows(path_of(builder, 4), [0])
+        return True
+
+    assert fix(builder.store, confirm=commit_first).version_after == 5
+    other = path_of(builder, 5)
+    builder.note(
+        [{"commitInfo": {}}, *({"remove": it} for it in bodies(builder.store, 5, "remove"))]
+    )
+    builder.store.delete_many([other])
+
+    def delete_first(report: object) -> bool:
+        builder.remove(other)
+        return True
+
+    with pytest.raises(ConflictError, match="another writer added or removed the same files"):
+        fix(builder.store, confirm=delete_first)
+    assert latest(builder.store) == 6
+
+
+@pytest.mark.parametrize(
+    ("count", "gone", "options", "message"),
+    [
+        (40, 3, {}, "more than 5% of the 40 files"),
+        (40, 3, {"expect_files": 2}, "2 were expected"),
+        (40, 1, {"expect_files": 2}, "2 were expected"),
+        (40, 3, {"expect_files": 3}, None),
+        (40, 2, {}, None),
+        (1, 1, {"expect_files": 1}, "none of the 1 file of"),
+        (40, 40, {"expect_files": 40}, "none of the 40 files of"),
+    ],
+)
+def test_many_lost_files(
+    count: int, gone: int, options: dict[str, Any], message: str | None
+) -> None:
+    builder = many(count=count)
+    builder.store.delete_many([path_of(builder, n) for n in range(gone)])
+    if message is None:
+        assert fix(builder.store, **options).chosen.num_rows == gone
+        return
+    with pytest.raises(SafetyError, match=message):
+        fix(builder.store, **options)
+    warnings: list[str] = []
+    fix(builder.store, dry_run=True, warn=warnings.append, **options)
+    assert message in warnings[0]
+    assert latest(builder.store) == 2
+
+
+def test_a_directory_without_files(tmp_path: Path) -> None:
+    """Its storage may not be mounted; behind a link it is no directory of the table at all."""
+    columns = [Column("p", "string"), Column("id")]
+    builder = TableBuilder(LocalStore(str(tmp_path / "t")), columns, partition_by=["p"])
+    builder.append(*([{"p": str(n), "id": n}] for n in range(40)))
+    folder, elsewhere = tmp_path / "t" / "p=7", tmp_path / "disk"
+    elsewhere.mkdir()
+    folder.rename(elsewhere / "p=7")
+    with pytest.raises(SafetyError, match="the directory 'p=7' has no files at all"):
+        fix(builder.store)
+    folder.symlink_to(elsewhere / "p=8")
+    with pytest.raises(SafetyError, match="'p=7/f00008.parquet' is behind a link"):
+        fix(builder.store, expect_files=1)
+    folder.unlink()
+    assert fix(builder.store, expect_files=1).version_after == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["p=\u00e9/f00001.parquet", "p=e\u0301/f00001.parquet", "p=%C3%A9/F00001.parquet"],
+    ids=["decoded", "decomposed", "upper case"],
+)
+def test_a_file_in_another_spelling_stays(other: str) -> None:
+    columns = [Column("p", "string"), Column("id")]
+    builder = TableBuilder(fresh_store(), columns, partition_by=["p"])
+    builder.append(*([{"p": "é", "id": n}] for n in range(40)))
+    text = next(iter(builder.state.files))[0]
+    name = "p=%C3%A9/f00001.parquet"
+    builder.store.put(other, builder.store.read(name))
+    builder.store.delete_many([name])
+    report = fix(builder.store)
+    assert (report.version_after, report.num_left) == (None, 1)
+    with pytest.raises(UsageError, match="is not the path of a missing file"):
+        fix(builder.store, texts=["f"])
+    assert fix(builder.store, texts=[text]).version_after == 2
+
+
+def test_what_a_quarantine_has_is_offered_first(tmp_path: Path) -> None:
+    builder = many(LocalStore(str(tmp_path)))
+    builder.remove(lost := path_of(builder, 3))
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
+    Table(str(tmp_path)).vacuum(options)
+    assert not (tmp_path / lost).exists()
+    line = json.dumps({"add": bodies(builder.store, 1, "add")[3]}) + "\n"
+    builder.store.put_if_absent(commit_path(latest(builder.store) + 1), line.encode())
+    report = fix(builder.store)
+    assert (report.version_after, report.num_left) == (None, 1)
+    assert "--undo" in report.to_dict()["files"][0]["place"]
+
+
+class VersionedStore(ForwardingStore):
+    """Says of deleted files whether an older version exists."""
+
+    def __init__(self, inner: Store, error: StorageError | None) -> None:
+        super().__init__(inner)
+        self._error = error
+
+    @property
+    def versions(self) -> Versions:
+        return self
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        assert dry_run
+        return {} if self._error is None else dict.fromkeys(names, self._error)
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (None, "the bucket keeps an older version"),
+        (AccessDeniedError("403"), "it is not known whether an older version exists: 403"),
+        (ObjectNotFoundError("404"), None),
+    ],
+)
+def test_what_the_bucket_has_is_offered_first(
+    error: StorageError | None, place: str | None
+) -> None:
+    builder = many()
+    builder.store.delete_many([path_of(builder, 3)])
+    report = fix(VersionedStore(builder.store, error))
+    assert report.num_left == (0 if place is None else 1)
+    assert report.version_after == (3 if place is None else None)
+    assert (report.to_dict()["files"][0]["place"] or "").startswith(place or "")
+
+
+def test_append_only_tables_are_refused() -> None:
+    builder = many(features=[], properties={"delta.appendOnly": "true"})
+    builder.store.delete_many([path_of(builder, 3)])
+    with pytest.raises(SafetyError, match="append-only"):
+        fix(builder.store)
+
+
+def test_a_change_data_feed_that_cannot_be_read() -> None:
+    builder = many(features=[], properties={"delta.enableChangeDataFeed": "true"})
+    builder.store.delete_many([path_of(builder, 3)])
+    warnings: list[str] = []
+    fix(builder.store, warn=warnings.append)
+    assert "the changes of the version that this fix commits cannot be read" in warnings[0]
+
+
+def test_a_lost_vector_needs_a_choice() -> None:
+    builder = many(features=["deletionVectors", "rowTracking"])
+    store = builder.store
+    (before,) = (a for a in bodies(store, 2, "add"))
+    store.delete_many([vector_of(store)])
+    assert (fix(store).is_empty, fix(store).num_others) == (True, 1)
+    report = fix(store, VECTORS)
+    assert (report.is_empty, report.num_left) == (True, 1)
+    (row,) = report.to_dict()["files"]
+    assert (row["rows"], row["live_rows"], row["changed"]) == (2, 1, False)
+    assert latest(store) == 2
+    kept = fix(store, VECTORS, keep_deleted_rows=True)
+    assert (kept.version_after, kept.num_rows) == (3, 1)
+    assert ids(store) == list(range(80))
+    (add,), (remove,) = bodies(store, 3, "add"), bodies(store, 3, "remove")
+    assert "deletionVector" not in add
+    assert json.loads(add["stats"]) == {"numRecords": 2}
+    assert remove["deletionVector"] == before["deletionVector"]
+    for key in ("path", "baseRowId", "defaultRowCommitVersion", "partitionValues", "size"):
+        assert add[key] == before[key]
+
+
+def test_a_file_with_a_lost_vector_can_be_dropped() -> None:
+    builder = many()
+    builder.store.delete_many([vector_of(builder.store)])
+    report = fix(builder.store, VECTORS, drop_files=True)
+    assert (report.version_after, report.num_rows) == (3, 1)
+    assert ids(builder.store) == list(range(2, 80))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": FILES, "drop_files": True},
+        {"kind": "path-encoding", "expect_files": 1},
+        {"kind": VECTORS, "drop_files": True, "keep_deleted_rows": True},
+        {},
+        {"texts": ["x"]},
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Table("x", store=fresh_store()).fix(**options)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("action", ["crash", "error"])
+@pytest.mark.parametrize("kind", [FILES, VECTORS])
+def test_faults_at_every_call(kind: str, action: Any, when: Any) -> None:
+    """Afterwards the table is as before or as after, and a second run does the rest."""
+    builder = many(count=21)
+    store = builder.store
+    store.delete_many([path_of(builder, 3) if kind == FILES else vector_of(store)])
+    options = {"drop_files": True} if kind == VECTORS else {}
+    before = store.contents()  # type: ignore[attr-defined]
+    counted = FaultyStore(store)
+    assert fix(counted, kind, **options).version_after == 3
+    after = ids(store)
+    seen = set()
+    for at in fault_points(counted.calls, when):
+        store.restore(before)  # type: ignore[attr-defined]
+        error: BaseException | None = None
+        try:
+            fix(FaultyStore(store, Fault(at, action, when)), kind, **options)
+        except (Crash, DeltactlError) as raised:
+            error = raised
+        is_done = latest(store) == 3
+        if not isinstance(error, Crash | CommitOutcomeUnknownError):
+            assert is_done == (error is None), counted.calls[at - 1]
+        assert set(before) <= set(store.contents())  # type: ignore[attr-defined]
+        assert fix(store, kind, **options).is_empty == is_done
+        assert (latest(store), ids(store)) == (3, after)
+        seen.add(is_done)
+    assert seen == ({False, True} if when == "before" else {True})
