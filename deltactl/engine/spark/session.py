@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from deltactl.engine.local import count_cores
 from deltactl.engine.spark.facts import find_missing, is_submitted, load_spark_facts, remedy_for
-from deltactl.errors import EngineUnavailableError
+from deltactl.errors import EngineUnavailableError, InterruptedRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ _log: Final = logging.getLogger(__name__)
 _TRIES: Final = 4
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _SECONDS_TO_END: Final = 20
+_SECONDS_TO_CONNECT: Final = 30
 
 _QUIET: Final = {"spark.app.name": "deltactl", "spark.ui.showConsoleProgress": "false"}
 # Java does little work here. So a short start is more important than compiled queries.
@@ -108,6 +110,8 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
     if remote is not None:
         master, conf = remote, dict(settings.conf)
         builder = builder.remote(remote)
+        if remote.startswith("sc://"):
+            _ensure_answers(remote)
     else:
         master = choose_master(settings, environ) or ""
         conf = build_conf(settings, master or None)
@@ -121,15 +125,55 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
         os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryFile() as log:
         try:
-            with _keeping_sigint(), _output_to(None if settings.verbose else log):
+            with (
+                _keeping_sigint() if remote is None else _ending_on_signals(),
+                _output_to(None if settings.verbose else log),
+            ):
                 session: SparkSession = builder.getOrCreate()
             if remote is None:
                 _silence_context(session.sparkContext, settings.verbose)
             else:
                 _tell_refused(session, settings.conf)
+        except InterruptedRunError:
+            raise
         except Exception as error:
             raise _explain_start(error, log, remote, master) from error
     return session
+
+
+def _ensure_answers(remote: str) -> None:
+    """Connect to a Spark Connect server once: PySpark would try for ten minutes.
+
+    Raises:
+        EngineUnavailableError: the address is not valid, or no server of its protocol answers.
+    """
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        builder = DefaultChannelBuilder(remote)
+        channel = builder.toChannel()
+    except (PySparkException, ValueError) as error:
+        raise EngineUnavailableError(
+            "the address of the Spark Connect server is not valid",  # it may contain a token
+            hint="Use the form sc://HOST:PORT/;use_ssl=true;token=TOKEN.",
+        ) from error
+    ready = grpc.channel_ready_future(channel)
+    try:
+        with _ending_on_signals():
+            ready.result(_SECONDS_TO_CONNECT)
+    except grpc.FutureTimeoutError:
+        raise EngineUnavailableError(
+            f"no Spark Connect server answers at {builder.endpoint}: {_SECONDS_TO_CONNECT} seconds "
+            "were too short for a connection",
+            hint="Check the address, and that the server runs and a firewall lets this machine "
+            "reach it. A server with TLS needs `;use_ssl=true`. `--engine local` runs without "
+            "Spark.",
+        ) from None
+    finally:
+        ready.cancel()
+        channel.close()
 
 
 def _silence_context(context: Any, verbose: int) -> None:
@@ -184,6 +228,29 @@ def _keeping_sigint() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
+@contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM end the block, after the handlers that are there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        earlier = before[signal.Signals(number)]
+        if callable(earlier):
+            earlier(number, frame)
+        raise InterruptedRunError("interrupted before Spark started", signal_number=number)
+
+    try:
+        for each in before:
+            signal.signal(each, handle)
+        yield
+    finally:
+        for each, earlier in before.items():
+            signal.signal(each, signal.SIG_DFL if earlier is None else earlier)
 
 
 @contextmanager
