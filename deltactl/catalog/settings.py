@@ -6,10 +6,10 @@ the host of another source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Final
+from typing import Final, TypeAlias
 
 from deltactl.catalog.kinds import KINDS, CatalogKind
 from deltactl.catalog.names import TableName
@@ -18,6 +18,9 @@ from deltactl.errors import UsageError
 SECTION: Final = "catalog."
 """Storage options that come from ``[catalog.NAME]`` in deltactl.toml begin with this."""
 _REFERENCE: Final = "env:"
+_OF_FILES: Final = ("profile", "config-file", "conf-dir")
+OnWrong: TypeAlias = Callable[[str, UsageError], None]
+"""Called with the key of a setting and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +31,23 @@ class Found:
     place: str
 
 
+def _fail(_key: str, error: UsageError) -> None:
+    raise error
+
+
 def find_settings(
-    name: TableName, options: Mapping[str, str], environ: Mapping[str, str]
+    name: TableName,
+    options: Mapping[str, str],
+    environ: Mapping[str, str],
+    on_wrong: OnWrong = _fail,
 ) -> dict[str, Found]:
     """Return the settings for a catalog by their keys.
 
     Sections of deltactl.toml have the name of the catalog (the first part of a table's name) or of
-    the scheme.
+    the scheme. A setting that ``on_wrong`` gets is ignored; without it, that is an error.
 
     Raises:
-        UsageError: a setting refers to a variable that is not set.
+        UsageError: a setting refers to a variable that is not set, or a file cannot be used.
     """
     kind = KINDS[name.scheme]
     found: dict[str, Found] = {}
@@ -45,12 +55,16 @@ def find_settings(
         _from_options(kind, options),
         _from_variables(kind, environ, ""),
         *(
-            _from_section(kind, section, options, environ)
+            _from_section(kind, section, options, environ, on_wrong)
             for section in (name.parts[0], name.scheme)
         ),
     ):
         merge_settings(found, source)
-    merge_settings(found, import_module(kind.module).read_files(found, environ))
+    try:
+        merge_settings(found, import_module(kind.module).read_files(found, environ))
+    except UsageError as error:
+        keys = [setting.key for setting in kind.settings if setting.key in _OF_FILES]
+        on_wrong(next((key for key in keys if key in found), keys[-1]), error)
     return found
 
 
@@ -105,7 +119,11 @@ def _from_options(kind: CatalogKind, options: Mapping[str, str]) -> dict[str, Fo
 
 
 def _from_section(
-    kind: CatalogKind, section: str, options: Mapping[str, str], environ: Mapping[str, str]
+    kind: CatalogKind,
+    section: str,
+    options: Mapping[str, str],
+    environ: Mapping[str, str],
+    on_wrong: OnWrong,
 ) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for setting in kind.settings:
@@ -114,11 +132,10 @@ def _from_section(
         if value.startswith(_REFERENCE):
             variable = value.removeprefix(_REFERENCE)
             if variable not in environ:
-                raise UsageError(
-                    f"{place} refers to the environment variable {variable}, which is not set",
-                    hint="Set the variable, or name one that is set.",
-                )
-            value = environ[variable]
+                said = f"{place} refers to the environment variable {variable}, which is not set"
+                hint = "Set the variable, or name one that is set."
+                on_wrong(setting.key, UsageError(said, hint=hint))
+            value = environ.get(variable, "")
         if value:
             found[setting.key] = Found(value, place)
     return found

@@ -73,7 +73,9 @@ def command(
     listing = _Listing(session, group, table)
     rows = [row for name in names for row in listing.of_command(name) if chosen in (None, name)]
     if chosen is None:
-        rows += _list_catalogs(session, table)
+        of_catalogs, errors = _list_catalogs(session, table)
+        rows += of_catalogs
+        wrong = wrong or next(iter(errors), None)
     session.present(lambda: _describe(rows), error=wrong)
 
 
@@ -123,21 +125,24 @@ class _Listing:
         return Row(command, option.name, "false" if option.is_flag else option.default or None)
 
 
-def _list_catalogs(session: Session, table: str | None) -> list[Row]:
-    """Return a row for each setting of the kinds of catalogs, in their sections of the file.
+def _list_catalogs(session: Session, table: str | None) -> tuple[list[Row], list[UsageError]]:
+    """Return a row for each setting of the kinds of catalogs, and what is wrong with them.
 
     Raises:
-        UsageError: a setting refers to a variable that is not set, or the name is not valid.
+        UsageError: the name is not valid.
     """
     from deltactl.catalog.kinds import KINDS
     from deltactl.catalog.names import TableName, parse_name
     from deltactl.catalog.settings import find_settings
 
     rows: list[Row] = []
+    errors: list[UsageError] = []
     for scheme, kind in KINDS.items():
         is_this = table is not None and parse_scheme(table) == scheme
         name = parse_name(table or "") if is_this else TableName(scheme, "", (scheme,))
-        found = find_settings(name, session.catalog_options, session.environ)
+        wrong: dict[str, UsageError] = {}
+        found = find_settings(name, session.catalog_options, session.environ, wrong.__setitem__)
+        errors += wrong.values()
         for setting in kind.settings:
             row = Row(f"catalog.{scheme}", setting.key, None)
             if (hit := found.get(setting.key)) is not None:
@@ -148,8 +153,10 @@ def _list_catalogs(session: Session, table: str | None) -> list[Row]:
                     origin=Origin.FLAG if hit.place.startswith("option ") else origin,
                     place=hit.place if file is None else f"{file}: {hit.place}",
                 )
+            if setting.key in wrong:
+                row = row._replace(value=f"error: {wrong[setting.key].message}")
             rows.append(row)
-    return rows
+    return rows, errors
 
 
 def _describe(rows: Sequence[Row]) -> Iterator[Section]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -295,6 +296,32 @@ def test_wrong_variables_are_errors(
     ran = cli("config")
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_wrong_settings_of_catalogs_are_shown_beside_the_others(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    (folder / "hive-site.xml").write_text("<broken")
+    write(folder / "deltactl.toml", '[catalog.uc]\ntoken = "env:NOT_SET"\n')
+    for name, value in (
+        ("DATABRICKS_HOST", "https://h"),
+        ("DATABRICKS_CONFIG_PROFILE", "nope"),
+        ("DATABRICKS_CONFIG_FILE", str(folder / "cfg")),
+        ("HIVE_CONF_DIR", str(folder)),
+        ("COLUMNS", "400"),
+    ):
+        monkeypatch.setenv(name, value)
+    ran = cli("config")
+    lines = [re.split("  +", line.strip()) for line in ran.out.splitlines()]
+    rows = {(line[0], line[1]): line[2:] for line in lines if len(line) > 3}
+    assert ran.code == 2
+    assert rows["catalog.uc", "host"][0] == "https://h"
+    assert rows["catalog.uc", "profile"] == [
+        f"error: {folder}/cfg has no profile 'nope'", "environment", "DATABRICKS_CONFIG_PROFILE"
+    ]  # fmt: skip
+    assert "NOT_SET, which is not set" in rows["catalog.uc", "token"][0]
+    assert "hive-site.xml cannot be read" in rows["catalog.hive", "conf-dir"][0]
+    assert rows["optimize", "target-size"][0]
 
 
 def test_what_was_changed_comes_first(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
