@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,19 +138,53 @@ def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
     # The parser needs all keys.
     keys = sorted(frozenset().union(*list_key_sets(commit.data)))
     parsed = list(CommitParser(keys).parse([commit]))
-    return _count_each_partition([p.adds for p in parsed], [p.removes for p in parsed], keys)
+    added = pa.concat_tables([p.adds for p in parsed])
+    removed = pa.concat_tables([p.removes for p in parsed])
+    return _count_each_partition([added], [_with_rows(removed, added)], keys)
 
 
 RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 """Selects file actions: takes their ``partition_values``, and returns booleans without nulls."""
 
 
-def count_selected(commits: ParsedCommits, is_selected: RowFilter) -> dict[int, CommitChange]:
-    """Return what commits changed in selected partitions, by version; only those that did."""
-    added = commits.adds.filter(is_selected(commits.adds["partition_values"]))
-    removed = commits.removes.filter(is_selected(commits.removes["partition_values"]))
-    versions = {*added["version"].to_pylist(), *removed["version"].to_pylist()}
-    return _count_commits(added, removed, versions)
+class SelectedChanges:
+    """What commits changed in selected partitions, by version; only those that did.
+
+    Some writers omit the statistics of removed files. Then the rows are those of their adds, if
+    these are in the same commits or in commits that are given later.
+    """
+
+    def __init__(self, is_selected: RowFilter) -> None:
+        """Begin without commits."""
+        self._is_selected = is_selected
+        self._open: pa.Table | None = None  # the removed files of commits with unknown rows
+        self.found: dict[int, CommitChange] = {}
+
+    def add(self, commits: ParsedCommits) -> None:
+        """Count the changes of further commits."""
+        added = commits.adds.filter(self._is_selected(commits.adds["partition_values"]))
+        removed = commits.removes.filter(self._is_selected(commits.removes["partition_values"]))
+        versions = {*added["version"].to_pylist(), *removed["version"].to_pylist()}
+        self.found |= _count_commits(added, removed, versions)
+        removed = removed if self._open is None else pa.concat_tables([self._open, removed])
+        removed = _with_rows(removed, added)
+        unknown: list[int] = []
+        for version, (counts, _) in _count_by_commit(removed).items():
+            self.found[version] = replace(self.found[version], removed=counts)
+            unknown += [version] if counts.num_rows is None else []
+        self._open = removed.filter(pc.is_in(removed["version"], pa.array(unknown, pa.int64())))
+
+
+def _with_rows(removed: pa.Table, added: pa.Table) -> pa.Table:
+    """Give removed files without a number of rows that of an add of the same data file."""
+    known = num_records(removed["stats"])
+    if not known.null_count or not added.num_rows:
+        return removed
+    places = pc.index_in(removed["path"], value_set=added["path"].combine_chunks())
+    texts = num_records(added["stats"]).take(places).cast(pa.string())
+    found = pc.binary_join_element_wise('{"numRecords":', texts, "}", "")
+    stats = pc.if_else(pc.is_null(known), found, removed["stats"])
+    return removed.set_column(removed.schema.get_field_index("stats"), "stats", stats)
 
 
 def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:

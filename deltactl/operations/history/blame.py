@@ -133,9 +133,16 @@ class _Blame(Visitor):
     """Collect the changes of commits to the partition."""
 
     def __init__(self, asked: BlameFilter) -> None:
+        from deltactl.log.commits.changes import SelectedChanges
+
         super().__init__()
         self._asked = asked
-        self.found: dict[int, CommitChange] = {}
+        self._changes = SelectedChanges(asked.is_selected)
+
+    @property
+    def found(self) -> Mapping[int, CommitChange]:
+        """Return the changes by version."""
+        return self._changes.found
 
     def see(self, commit: CommitBytes) -> bool:
         """Return whether the values occur in a commit."""
@@ -150,9 +157,7 @@ class _Blame(Visitor):
 
     def visit(self, commits: ParsedCommits) -> None:
         """Take the changes to the partition."""
-        from deltactl.log.commits.changes import count_selected
-
-        self.found |= count_selected(commits, self._asked.is_selected)
+        self._changes.add(commits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def test_blame_names_the_commits_of_a_partition(
     rows = json.loads(out)["result"]
     assert [row["version"] for row in rows] == [3, 1]
     counts = [(row["added_num_rows"], row["removed_num_rows"]) for row in rows]
-    assert counts == [(3, None), (4, 0)]  # this writer's removes have no statistics
+    assert counts == [(3, 4), (4, 0)]  # this writer's removes have no statistics, its adds do
     page = cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[1]}/").out
     assert [line.split()[0] for line in page.splitlines()[3:]] == ["4", "2"]
 
