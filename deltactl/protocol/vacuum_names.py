@@ -25,9 +25,12 @@ _CHANGE_DATA: Final = rf"(?:^|/){CHANGE_DATA_DIR}/"
 
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PARQUET: Final = r"(?:\.[a-z0-9]+)?\.parquet"  # with or without the codec
+# The name of a local file of deltactl until it is complete: a run was killed.
+_INCOMPLETE: Final = r"\.deltactl-[0-9a-f]{32}\.tmp"
 _WRITERS: Final[Mapping[str, str]] = {
     "deltactl": rf"part-\d{{5,}}-{_UUID}-\d+\.c\d{{3,}}{_PARQUET}",
     "deltactl, clone": r"clone-[0-9a-f]{32}\.[0-9A-Za-z]+",
+    "deltactl, incomplete": _INCOMPLETE,
     "Delta on Spark": rf"part-\d{{5,}}-{_UUID}[.-]c\d{{3,}}{_PARQUET}",
     "Delta on Spark, change data": rf"cdc-\d{{5,}}-{_UUID}[.-]c\d{{3,}}{_PARQUET}",
     "Databricks": rf"part-\d{{5,}}-tid-\d+-{_UUID}(?:-\d+){{2}}[.-]c\d{{3,}}{_PARQUET}",
@@ -57,8 +60,8 @@ class HiddenRule:
     """The names that a vacuum of one table never lists and never deletes.
 
     A name is hidden if a part of it begins with ``.`` or ``_``, except ``_delta_index*``,
-    ``_change_data*`` and ``<partition column>=*``. If the table has Iceberg metadata (UniForm), the
-    part ``metadata`` is hidden too.
+    ``_change_data*``, ``<partition column>=*`` and incomplete files of deltactl. If the table has
+    Iceberg metadata (UniForm), the part ``metadata`` is hidden too.
     """
 
     def __init__(self, metadata: Metadata) -> None:
@@ -67,7 +70,7 @@ class HiddenRule:
         self._exempt = tuple(name for name in exempt if name[:1] in "._")
         self.hides_metadata = "iceberg" in TableProperties(metadata.configuration).uniform_formats
         joined = "|".join(re.escape(name) for name in self._exempt)
-        self._exempt_pattern = f"(^|/)(?:{joined})"
+        self._exempt_pattern = f"(^|/)(?:{joined}|{_INCOMPLETE}$)"
 
     def hides_part(self, part: str) -> bool:
         """Return whether this part of a name hides a file, or a directory with its content."""

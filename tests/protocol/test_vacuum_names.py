@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from deltactl.protocol.vacuum_names import writer_mask
+from deltactl.storage.local.files import temp_path
 from deltactl.table import Table
 
 ID = "6a09e667-f3bc-4908-8b2f-3bcc908bc8a1"
@@ -17,6 +18,7 @@ WRITTEN = (
     f"part-00000-{ID}-0.c000.zstd.parquet",
     f"p=a/part-00012-{ID}-2.c001.parquet",
     "clone-0123456789abcdef0123456789abcdef.parquet",
+    temp_path("p=a"),
     # Delta on Spark; with random prefixes; change data
     f"part-00000-{ID}-c000.snappy.parquet",
     f"p=a b/q=é%2F/part-00199-{ID}.c000.zstd.parquet",
@@ -49,6 +51,8 @@ LANDED = (
     "data_0.parquet",
     "deletion_vector_0.bin",
     "README.md",
+    ".deltactl-1.tmp",
+    temp_path("export"),
     f"{ID}.csv",
     f"{ID.upper()}.parquet",
     f"part-00000-{ID}-c000.snappy.parquet.tmp",
@@ -69,12 +73,12 @@ def are_written(*names: str) -> list[bool]:
     return list(writer_mask(pa.chunked_array([pa.array(names, pa.string())])).to_pylist())
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", WRITTEN, ids=range(len(WRITTEN)))
 def test_names_of_each_writer(name: str) -> None:
     assert are_written(name) == [True]
 
 
-@pytest.mark.parametrize("name", LANDED)
+@pytest.mark.parametrize("name", LANDED, ids=range(len(LANDED)))
 def test_names_of_other_programs(name: str) -> None:
     assert are_written(name) == [False]
 

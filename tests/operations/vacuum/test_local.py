@@ -17,6 +17,7 @@ import pytest
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.storage.local.files import temp_path
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
 from tests.support.run import run_on
@@ -70,6 +71,18 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
+
+
+def test_incomplete_files_of_killed_runs_go_after_the_retention(disk: Disk) -> None:
+    old = [disk.write(temp_path(folder)) for folder in ("p=a", "p=b", "p=a/q=b")]
+    kept = [
+        disk.write(temp_path("p=a"), days=1),
+        disk.write(temp_path("_deltactl/x")),
+        disk.write("p=a/.deltactl-1.tmp"),
+    ]
+    disk.vacuum()
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in kept)
 
 
 def test_files_go_and_what_became_empty_with_them(disk: Disk) -> None:
