@@ -238,12 +238,13 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
     (path,) = machine.append(1)
     machine.builder.remove(path)
     with machine.running() as disk:
+        Path(disk.uri.removeprefix("file://"), "empty").mkdir()
         counting = CountingStore(disk)
         report = vacuum_table(
             DeltaLog(counting, ignore_warning), VacuumOptions(mode="full"), machine.context()
         )
         assert report.files_removed == 0
-        assert counting.calls["walk_tree"] == 1
+        assert [counting.calls[it] for it in ("walk_tree", "old_directories")] == [1, 1]
         assert report.plan.retention.rule.endswith("add force_retention=True to remove more")
         assert report.to_dict()["kept"] == {WAITING: 1}
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)

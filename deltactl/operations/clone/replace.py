@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from deltactl.errors import SafetyError
-from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
-from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
+from deltactl.operations.clone.commits import describe_clone, find_past_clone
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
@@ -26,11 +25,8 @@ from deltactl.operations.clone.sync import (
     Update,
     compare,
     ensure_may_remove,
-    ensure_may_write,
-    without_versions,
 )
 from deltactl.operations.missing_files import find_missing_again
-from deltactl.operations.restored_state import RestoreCommit
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
@@ -56,18 +52,7 @@ def replace_clone(
         lambda: _plan(source_log, target_log, options, context.clock.now_ms())
     )
     plan, current = update.plan, update.current
-    report = CloneReport(
-        plan,
-        target.uri,
-        context.engine.name,
-        context.engine.reason,
-        current.version,
-        dry_run=dry_run,
-        is_done=update.is_empty,
-        files_added=update.added.num_rows,
-        files_removed=update.removed.num_rows,
-        bytes_removed=sum_sizes(update.removed),
-    )
+    report = update.report(target, context, dry_run=dry_run)
     if update.is_empty:
         return dataclasses.replace(report, version_after=current.version)
     ensure_addresses(source_log.store)
@@ -86,17 +71,9 @@ def replace_clone(
         ensure_present(snapshot, plan, context)
         files.listed()
         removed = (report.files_removed, report.bytes_removed)
+        description = describe_clone(plan, options.properties, context, removed=removed)
         after = context.transaction(target_log, CommitBase.of(current), files).commit(
-            RestoreCommit(
-                description=describe_clone(plan, options.properties, context, removed=removed),
-                read_version=current.version,
-                ensure=ensure_may_write,
-                added=without_versions(update.added),
-                removed=update.removed,
-                state=update.state,
-                txn=clone_txn(plan, context.clock.now_ms()),
-                done="replaced",
-            )
+            update.draft(description, context, "replaced")
         )
     run_after_commit(target_log, current, after, context)
     # A vacuum of another tool does not read the note.

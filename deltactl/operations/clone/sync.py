@@ -17,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone.commits import (
@@ -61,6 +62,34 @@ class Update:
     state: RestoredState = field(repr=False)
     is_empty: bool
 
+    def report(self, target: Store, context: RunContext, *, dry_run: bool) -> CloneReport:
+        """Return the report of the plan."""
+        return CloneReport(
+            self.plan,
+            target.uri,
+            context.engine.name,
+            context.engine.reason,
+            self.current.version,
+            dry_run=dry_run,
+            is_done=self.is_empty,
+            files_added=self.added.num_rows,
+            files_removed=self.removed.num_rows,
+            bytes_removed=sum_sizes(self.removed),
+        )
+
+    def draft(self, description: Description, context: RunContext, done: str) -> RestoreCommit:
+        """Return the commit; ``done`` is what messages call it."""
+        return RestoreCommit(
+            description=description,
+            read_version=self.current.version,
+            ensure=_ensure_may_write,
+            added=_without_versions(self.added),
+            removed=self.removed,
+            state=self.state,
+            txn=clone_txn(self.plan, context.clock.now_ms()),
+            done=done,
+        )
+
 
 def sync_clone(
     source_log: DeltaLog,
@@ -85,18 +114,7 @@ def sync_clone(
         lambda: _plan(source_log, target_log, options, now_ms)
     )
     plan, before = update.plan, update.current.version
-    report = CloneReport(
-        plan,
-        target.uri,
-        context.engine.name,
-        context.engine.reason,
-        before,
-        dry_run=dry_run,
-        is_done=update.is_empty,
-        files_added=update.added.num_rows,
-        files_removed=update.removed.num_rows,
-        bytes_removed=sum_sizes(update.removed),
-    )
+    report = update.report(target, context, dry_run=dry_run)
     if not update.is_empty:
         ensure_may_remove(update)
     if dry_run:
@@ -118,18 +136,8 @@ def sync_clone(
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
         transaction = context.transaction(target_log, base, files)
-        after = transaction.commit(
-            RestoreCommit(
-                description=describe_clone(plan, options.properties, context, counts, removed),
-                read_version=before,
-                ensure=ensure_may_write,
-                added=without_versions(update.added),
-                removed=update.removed,
-                state=update.state,
-                txn=clone_txn(plan, context.clock.now_ms()),
-                done="synced",
-            )
-        )
+        description = describe_clone(plan, options.properties, context, counts, removed)
+        after = transaction.commit(update.draft(description, context, "synced"))
     run_after_commit(target_log, update.current, after, context)
     return replace(report, version_after=after.version)
 
@@ -311,12 +319,12 @@ def ensure_may_remove(update: Update) -> None:
         )
 
 
-def ensure_may_write(base: CommitBase) -> None:
+def _ensure_may_write(base: CommitBase) -> None:
     """Refuse a table with a feature that forbids it."""
     ensure_supported(base.protocol, base.metadata, Operation.CLONE)
 
 
-def without_versions(added: pa.Table) -> pa.Table:
+def _without_versions(added: pa.Table) -> pa.Table:
     """Return files with the version of the sync as row commit version."""
     position = added.schema.get_field_index("default_row_commit_version")
     nothing = pa.nulls(added.num_rows, pa.int64())

@@ -80,6 +80,8 @@ class Planner:
     # Read once for all plans.
     all_files: Listing | None = None
     converted: bool | None = None
+    # Find no directories, and no versions that can then not be read.
+    only_counts: bool = False
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -128,6 +130,7 @@ class Planner:
             self,
             retention=by_clock,
             context=replace(self.context, warn=lambda _: None),
+            only_counts=True,
         ).plan()
         count = later.files.num_rows + later.left_over - plan.files.num_rows - plan.left_over
         return replace(plan, kept={**later.kept, WAITING: count}) if count > 0 else plan
@@ -203,7 +206,7 @@ class Planner:
             found = filters.select(names)
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
-        if found.num_rows:
+        if found.num_rows and not self.only_counts:
             whole = self._scan(min(start, max(first, self.log.first_commit)))
             horizon = find_horizon(
                 self.store, whole, first, plan.files, filters.absent, current=current
@@ -246,6 +249,8 @@ class Planner:
             )
         ensure_not_needed(self.store, found, distinct_names(*unlisted.values()))
         plan = self._finish(mode, found, filters, _Log(scan, current, vacuumed_version))
+        if self.only_counts:
+            return plan
         plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
             missing = self._missing(scan, listing, hidden)
