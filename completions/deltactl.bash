@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | register | restore | clone | convert | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | alter | register | restore | clone | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -245,6 +245,24 @@ _deltactl() {
         generate-manifest:--max-requests-per-second) kind=nothing ;;
         generate-manifest:--log-format) kind=choices values='text json' ;;
         generate-manifest:--progress) kind=choices values='auto none plain json' ;;
+        alter:--set) kind=nothing ;;
+        alter:--unset) kind=nothing ;;
+        alter:--add-feature) kind=nothing ;;
+        alter:--user-name) kind=nothing ;;
+        alter:--user-metadata) kind=nothing ;;
+        alter:--commit-info) kind=nothing ;;
+        alter:--log-store) kind=choices values='dynamodb' ;;
+        alter:--ddb-table-name) kind=nothing ;;
+        alter:--ddb-region) kind=nothing ;;
+        alter:--timeout) kind=nothing ;;
+        alter:--timeout-grace) kind=nothing ;;
+        alter:--tables-from) kind=files ;;
+        alter:-j | alter:--jobs) kind=nothing ;;
+        alter:--storage-option) kind=nothing ;;
+        alter:-o | alter:--output) kind=choices values='table json ndjson csv github junit' ;;
+        alter:--max-requests-per-second) kind=nothing ;;
+        alter:--log-format) kind=choices values='text json' ;;
+        alter:--progress) kind=choices values='auto none plain json' ;;
         register:--timeout) kind=nothing ;;
         register:--timeout-grace) kind=nothing ;;
         register:--storage-option) kind=nothing ;;
@@ -335,6 +353,7 @@ _deltactl() {
             maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            alter) values='--set --unset --add-feature --yes --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             clone) values='--deep --version --timestamp --where --property --sync --replace --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
@@ -347,7 +366,7 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest register restore clone convert explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest alter register restore clone convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -356,6 +375,7 @@ _deltactl() {
             maintain) kind=directories ;;
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
+            alter) kind=directories ;;
             register) kind=directories ;;
             restore) kind=directories ;;
             clone) kind=directories ;;

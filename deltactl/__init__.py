@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from deltactl.errors import UsageError as UsageError
     from deltactl.errors import VerificationError as VerificationError
     from deltactl.errors import VersionNotFoundError as VersionNotFoundError
+    from deltactl.keyword_types import AlterKeywords as AlterKeywords
     from deltactl.keyword_types import CheckKeywords as CheckKeywords
     from deltactl.keyword_types import CheckpointKeywords as CheckpointKeywords
     from deltactl.keyword_types import CloneKeywords as CloneKeywords
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from deltactl.library import convert as convert
     from deltactl.library import maintain as maintain
     from deltactl.log.snapshot import Snapshot as Snapshot
+    from deltactl.operations.alter.options import AlterOptions as AlterOptions
+    from deltactl.operations.alter.report import AlterReport as AlterReport
     from deltactl.operations.check.fixes.options import Fix as Fix
     from deltactl.operations.check.fixes.options import FixOptions as FixOptions
     from deltactl.operations.check.fixes.report import FixReport as FixReport

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from deltactl.operations.thresholds import Need
 
 
+class AlterKeywords(TypedDict, total=False):
+    """The fields of ``AlterOptions``."""
+
+    properties: Mapping[str, str] | Sequence[str]
+    unset: Sequence[str]
+    add_feature: Sequence[str]
+
+
 class CheckKeywords(TypedDict, total=False):
     """The fields of ``CheckOptions``."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deltactl.commit_options import CommitOptions
     from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.keyword_types import (
+        AlterKeywords,
         CheckKeywords,
         CheckpointKeywords,
         CloneKeywords,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         RestoreKeywords,
         VacuumKeywords,
     )
+    from deltactl.operations.alter.options import AlterOptions
+    from deltactl.operations.alter.report import AlterReport
     from deltactl.operations.check.fixes.options import FixOptions
     from deltactl.operations.check.fixes.report import Confirm, FixReport
     from deltactl.operations.check.options import CheckOptions
@@ -446,6 +449,31 @@ class Table:
         log, context = self._begin(dry_run, engine, cancel, on_progress)
         return restore_table(
             log, build_options(RestoreOptions, options, keywords), context, dry_run=dry_run
+        )
+
+    def alter(
+        self,
+        options: AlterOptions | None = None,
+        *,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        **keywords: Unpack[AlterKeywords],
+    ) -> AlterReport:
+        """Set and remove properties of the table, and add features to its protocol.
+
+        Does not ask for confirmation. The keywords are those of ``AlterKeywords``; they replace
+        fields of ``options``.
+
+        Raises:
+            DeltactlError: a property or feature is not possible, another writer changed the table,
+                or the store failed.
+        """
+        from deltactl.operations.alter.options import AlterOptions
+        from deltactl.operations.alter.run import alter_table
+
+        log, context = self._begin(dry_run, None, cancel)
+        return alter_table(
+            log, build_options(AlterOptions, options, keywords), context, dry_run=dry_run
         )
 
     def clone(

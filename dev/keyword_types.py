@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from deltactl.keywords import argument_type, keyword_types
 from deltactl.log.history.read import Selection
+from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -21,6 +22,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 
 FILE: Final = "deltactl/keyword_types.py"
 CLASSES: Final[Mapping[str, type]] = {
+    "AlterKeywords": AlterOptions,
     "CheckKeywords": CheckOptions,
     "CheckpointKeywords": CheckpointOptions,
     "CloneKeywords": CloneOptions,

@@ -20,8 +20,8 @@ from deltactl.log.writing.actions import (
     ENABLEMENT_TIMESTAMP,
     ENABLEMENT_VERSION,
     Actions,
-    all_change_data,
     as_removes,
+    with_data_change,
 )
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
@@ -79,7 +79,7 @@ class RestoreCommit:
             protocol=None if state is None else state.protocol,
             metadata=None if state is None else state.metadata,
             enables_timestamps=state is not None and state.enables_timestamps,
-            added=all_change_data(self.added),
+            added=with_data_change(self.added, True),
             removed=as_removes(self.removed, data_change=True),
             domains=() if state is None else state.domains,
             txn=self.txn,

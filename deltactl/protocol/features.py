@@ -39,13 +39,14 @@ class Operation(Enum):
     VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
     CLONE = "clone"
+    ALTER = "alter"
 
 
 EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
 # These operations change no statistics and no paths, so the content of data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
-NO_RESTORE = EVERYTHING - {Operation.RESTORE}
+NO_RESTORE = EVERYTHING - {Operation.RESTORE, Operation.ALTER}
 NOTHING: frozenset[Operation] = frozenset()
 _READING = frozenset({Operation.READ, Operation.REWRITE})
 _NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
@@ -85,6 +86,7 @@ class Feature:
         binds_new_files: whether files that were written without the feature can violate its rules.
         without_vectors: whether tables with the feature must not get new deletion vectors.
         stores_partitions: whether data files must contain the partition columns.
+        not_added: why ``alter`` does not add the feature, or what to do instead.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Feature:
     binds_new_files: bool = False
     without_vectors: bool = False
     stores_partitions: bool = False
+    not_added: str = ""
 
 
 def _iceberg(name: str, key: str) -> Feature:
@@ -110,21 +113,24 @@ def _iceberg(name: str, key: str) -> Feature:
         active=_enabled(key),
         without_vectors=True,
         stores_partitions=True,
+        not_added="Use Delta on Spark, which rewrites the files: REORG TABLE.",
     )
 
 
 def _refused(name: str, reason: str, *, reader: bool = False) -> Feature:
-    return Feature(name, reader=reader, allows=NOTHING if reader else READ_ONLY, reason=reason)
+    allows = NOTHING if reader else READ_ONLY
+    return Feature(name, reader=reader, allows=allows, reason=reason, not_added=_UNKNOWN)
 
 
+_UNKNOWN = "Delta on Spark does not know it, or not for existing tables."
 _REDIRECT = "the data is at another address"
 _DOMAINS = "domainMetadata"
-APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
+APPEND_ONLY = Feature("appendOnly", legacy_writer=2, switch="delta.appendOnly")
 INVARIANTS = Feature("invariants", legacy_writer=2)
 COLUMN_MAPPING = Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5)
 DELETION_VECTORS = Feature("deletionVectors", reader=True, switch="delta.enableDeletionVectors")
 DOMAIN_METADATA = Feature(_DOMAINS)
-ROW_TRACKING = Feature("rowTracking", needs=(_DOMAINS,))
+ROW_TRACKING = Feature("rowTracking", needs=(_DOMAINS,), switch="delta.enableRowTracking")
 IN_COMMIT_TIMESTAMP = Feature(
     "inCommitTimestamp",
     switch="delta.enableInCommitTimestamps",
@@ -140,11 +146,15 @@ CATALOG_MANAGED = tuple(
         allows=NO_RESTORE,
         reason="the catalog decides the commits, and which maintenance it allows: see [catalogs]"
         "(catalogs.md)",
+        not_added="only a new table can have it",
     )
     for name in ("catalogManaged", "catalogOwned-preview")
 )
 MATERIALIZE_PARTITION_COLUMNS = Feature(
-    "materializePartitionColumns", binds_new_files=True, stores_partitions=True
+    "materializePartitionColumns",
+    switch="delta.enableMaterializePartitionColumnsFeature",
+    binds_new_files=True,
+    stores_partitions=True,
 )
 
 _ROWS = (
@@ -159,7 +169,11 @@ _ROWS = (
     DELETION_VECTORS,
     DOMAIN_METADATA,
     ROW_TRACKING,
-    Feature("clustering", needs=(_DOMAINS,)),
+    Feature(
+        "clustering",
+        needs=(_DOMAINS,),
+        not_added="Use Delta on Spark: ALTER TABLE CLUSTER BY.",
+    ),
     Feature(
         "timestampNtz",
         reader=True,
@@ -167,18 +181,23 @@ _ROWS = (
         also=("timestampWithoutTimezone",),
     ),
     Feature("timestampWithoutTimezone", reader=True),
-    Feature("typeWidening", reader=True, switch="delta.enableTypeWidening"),
+    Feature(
+        "typeWidening",
+        reader=True,
+        switch="delta.enableTypeWidening",
+        also=("typeWidening-preview",),
+    ),
     Feature("typeWidening-preview", reader=True),
     IN_COMMIT_TIMESTAMP,
-    Feature("inCommitTimestamp-preview"),
+    Feature("inCommitTimestamp-preview", not_added=_UNKNOWN),
     V2_CHECKPOINT,
     Feature("vacuumProtocolCheck", reader=True),
     CHECKPOINT_PROTECTION,
-    Feature("columnMappingUsageTracking"),
+    Feature("columnMappingUsageTracking", not_added=_UNKNOWN),
     MATERIALIZE_PARTITION_COLUMNS,
     # Statistics in UTF-8 order are valid for any collation, and the schema does not change.
-    Feature("collations"),
-    Feature("collations-preview"),
+    Feature("collations", not_added=_UNKNOWN),
+    Feature("collations-preview", not_added=_UNKNOWN),
     Feature(
         "variantType",
         reader=True,
@@ -187,7 +206,7 @@ _ROWS = (
     ),
     Feature("variantType-preview", reader=True),
     Feature("variantShredding", reader=True),
-    Feature("variantShredding-preview", reader=True),
+    Feature("variantShredding-preview", reader=True, switch="delta.enableVariantShredding"),
     *(_iceberg(f"icebergCompatV{version}", key) for version, key in VERSION_KEYS.items()),
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
     _iceberg("icebergWriterCompatV3", "delta.enableIcebergWriterCompatV3"),
@@ -202,6 +221,7 @@ _ROWS = (
             reader=True,
             brings_types=True,
             reason="values are not decoded: `optimize` copies row groups, and cannot sort rows",
+            not_added="the engine that adds a column of this type adds it",
         )
         for name in ("geospatial", "geospatial-dev", "timestampNanos")
     ),
@@ -241,6 +261,22 @@ def without_features(protocol: Protocol, *features: Feature) -> Protocol:
         reader_features=None if reader is None else reader - names,
         writer_features=None if writer is None else writer - names,
     )
+
+
+def protocol_of(names: Iterable[str], least_reader: int = 1) -> Protocol:
+    """Return the lowest protocol with exactly these known features, as Delta on Spark writes it.
+
+    The versions of old protocols are used if they imply the same features.
+    """
+    features = frozenset(names)
+    readers = features & _reader_names()
+    mapped = {COLUMN_MAPPING.name}
+    reader = max(least_reader, 1 if not readers else 2 if readers == mapped else 3)
+    for writer in range(1, MAX_WRITER_VERSION) if reader < MAX_READER_VERSION else ():
+        if list_features(found := Protocol(reader, writer)) == features:
+            return found
+    listed = readers if reader == MAX_READER_VERSION else None
+    return Protocol(reader, MAX_WRITER_VERSION, listed, features)
 
 
 def merge_protocols(one: Protocol, other: Protocol) -> Protocol:

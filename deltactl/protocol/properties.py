@@ -16,47 +16,12 @@ DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
 DEFAULT_CHECKPOINT_INTERVAL = 10
 DEFAULT_RETENTION_MS = 7 * DAY_MS
+DEFAULT_LOG_RETENTION_MS = 30 * DAY_MS
 
 ROW_TRACKING_COLUMN_KEYS = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
-
-KNOWN_PROPERTIES = (
-    "delta.appendOnly",
-    "delta.autoOptimize.autoCompact",
-    "delta.autoOptimize.optimizeWrite",
-    "delta.checkpoint.writeStatsAsJson",
-    "delta.checkpoint.writeStatsAsStruct",
-    "delta.checkpointInterval",
-    "delta.checkpointPolicy",
-    "delta.columnMapping.mode",
-    "delta.compatibility.symlinkFormatManifest.enabled",
-    "delta.dataSkippingNumIndexedCols",
-    "delta.dataSkippingStatsColumns",
-    "delta.dataSkippingStringPrefixLength",
-    "delta.deletedFileRetentionDuration",
-    "delta.enableChangeDataFeed",
-    "delta.enableDeletionVectors",
-    "delta.enableExpiredLogCleanup",
-    "delta.enableInCommitTimestamps",
-    "delta.enableRowTracking",
-    "delta.enableTypeWidening",
-    "delta.isolationLevel",
-    "delta.logRetentionDuration",
-    "delta.minReaderVersion",
-    "delta.minWriterVersion",
-    "delta.parquet.compression.codec",
-    "delta.parquet.format.version",
-    "delta.randomPrefixLength",
-    "delta.randomizeFilePrefixes",
-    "delta.setTransactionRetentionDuration",
-    "delta.targetFileSize",
-    "delta.universalFormat.enabledFormats",
-    "delta.writePartitionColumnsToParquet",
-)
-"""Properties that users set. Properties that only writers set are not included."""
-
 
 @contextmanager
 def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
@@ -233,7 +198,7 @@ class TableProperties:
             UsageError: the value is not valid.
         """
         value = self.text("delta.logRetentionDuration")
-        return 30 * DAY_MS if value is None else parse_duration(value)
+        return DEFAULT_LOG_RETENTION_MS if value is None else parse_duration(value)
 
     @property
     def txn_retention_ms(self) -> int | None:

@@ -34,7 +34,8 @@ from deltactl.protocol.paths import (
     is_absolute,
     leaves_root,
 )
-from deltactl.protocol.properties import KNOWN_PROPERTIES, TableProperties
+from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.property_rules import RULES
 from deltactl.protocol.schema import (
     encode_schema,
     leaf_types,
@@ -76,7 +77,7 @@ def _schemas() -> list[bytes]:
 
 def run_properties(data: bytes) -> None:
     """A table's properties, all of one text, and each reading of it."""
-    found = TableProperties(dict.fromkeys(KNOWN_PROPERTIES, as_text(data)))
+    found = TableProperties(dict.fromkeys(RULES, as_text(data)))
     for name in dir(TableProperties):
         if isinstance(getattr(TableProperties, name), property):
             try:

@@ -58,7 +58,7 @@ def _load_metadata(session: Session, table: str) -> Metadata | None:
 def _find(kind: Kind, metadata: Metadata | None) -> Iterable[str]:
     if kind is Kind.COLUMNS:
         return () if metadata is None else metadata.partition_columns
-    from deltactl.protocol.properties import KNOWN_PROPERTIES
+    from deltactl.protocol.property_rules import RULES
 
     own = () if metadata is None else metadata.configuration
-    return sorted({*KNOWN_PROPERTIES, *own})
+    return sorted({*RULES, *own})

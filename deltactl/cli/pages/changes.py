@@ -19,6 +19,8 @@ from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import FileCounts
+    from deltactl.operations.alter.plan import AlterPlan, Step
+    from deltactl.operations.alter.report import AlterReport
     from deltactl.operations.history.blame import BlameReport
     from deltactl.operations.history.diff import VersionDiff
     from deltactl.operations.restore.run import RestorePlan, RestoreReport
@@ -132,3 +134,39 @@ def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
     yield from describe_diff(plan.diff, title, facts)
     missing = [(file.path, file.problem) for file in plan.missing]
     yield from list_files("Missing", missing, Tone.BAD)
+
+
+def describe_alter(report: AlterReport) -> Iterator[Section]:
+    """Return what would be done or what was done."""
+    if report.plan.is_empty:
+        yield Section((Tone.GOOD("Nothing to alter"), ": the table already is as it shall be"))
+        return
+    if report.dry_run:
+        yield from describe_alter_plan(report.plan)
+        return
+    title = Tone.GOOD("Altered the table"), f" in version {report.version_after}"
+    yield from _describe_alter(title, report.plan)
+
+
+def describe_alter_plan(plan: AlterPlan) -> Iterator[Section]:
+    """Return the plan, before the user confirms it."""
+    return _describe_alter(
+        (Tone.STRONG("Would alter the table"), f", version {plan.version}"), plan
+    )
+
+
+def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
+    yield Section(
+        title,
+        facts=[
+            ("commits", ", ".join(map(_describe_step, plan.steps))),
+            ("features added", ", ".join(plan.added) or None),
+        ],
+        notes=[Tone.CAUTION(risk) for risk in plan.risks],
+    )
+    yield from _list_changes("properties", plan.properties)
+
+
+def _describe_step(step: Step) -> str:
+    files = f" ({format_count(step.num_files, 'file')})" if step.num_files else ""
+    return f"{step.operation}{files}"

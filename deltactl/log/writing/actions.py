@@ -243,9 +243,9 @@ def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
     return pa.table(columns, schema=REMOVE_SCHEMA)
 
 
-def all_change_data(files: pa.Table) -> pa.Table:
-    """Return the files with ``data_change`` set to true."""
-    changes = pa.array(np.ones(files.num_rows, np.bool_))
+def with_data_change(files: pa.Table, data_change: bool) -> pa.Table:
+    """Return the files with another ``data_change``."""
+    changes = pa.array(np.full(files.num_rows, data_change, np.bool_))
     return files.set_column(files.schema.get_field_index("data_change"), "data_change", changes)
 
 

@@ -45,6 +45,7 @@ from deltactl.protocol.features import (
 from deltactl.protocol.new_tables import choose_protocol, list_property_features
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
+from deltactl.protocol.property_rules import parse_properties
 from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store
@@ -173,9 +174,10 @@ def _clone_metadata(source: Metadata, table_id: str, properties: Mapping[str, st
         for key, value in source.configuration.items()
         if key not in _OF_THE_SOURCE and not key.startswith(_COORDINATION)
     }
+    properties = parse_properties(properties)
     folded = {key.lower() for key in properties}
     kept = {key: value for key, value in configuration.items() if key.lower() not in folded}
-    return replace(source, id=table_id, configuration=kept | dict(properties))
+    return replace(source, id=table_id, configuration=kept | properties)
 
 
 def _clone_protocol(source: Protocol, properties: Mapping[str, str]) -> Protocol:

@@ -15,7 +15,7 @@ from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import ensure_no_table_above
-from deltactl.log.writing.actions import Actions, all_change_data
+from deltactl.log.writing.actions import Actions, with_data_change
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.row_ids import tracks_row_ids
@@ -262,7 +262,7 @@ def _commit(
 
 def _with_new_row_ids(plan: ClonePlan) -> pa.Table:
     """Return the files to add. They keep their row ids, so that no two rows have the same id."""
-    files = all_change_data(plan.files)
+    files = with_data_change(plan.files, True)
     tracks_rows = tracks_row_ids(plan.protocol, plan.metadata)
     for column in ("base_row_id", "default_row_commit_version"):
         if not tracks_rows or column != "base_row_id":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -18,15 +18,11 @@ from deltactl.operations.convert.schema import Partitioning, Problem, SchemaMerg
 from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.option_names import option
 from deltactl.protocol.actions import CONVERTED, Metadata, Protocol
+from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
 from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.new_tables import choose_protocol, list_property_features, list_type_features
+from deltactl.protocol.property_rules import parse_properties
 from deltactl.protocol.schema import (
-    FIELD_ID_KEY,
-    PHYSICAL_NAME_KEY,
-    ArrayType,
-    DeltaType,
-    Field,
-    MapType,
     PrimitiveType,
     StructType,
     encode_schema,
@@ -208,17 +204,15 @@ def _describe(
     now_ms: int,
 ) -> tuple[Protocol, Metadata]:
     features = set(list_property_features(options.properties) | list_type_features(schema))
-    configuration = {**options.properties, CONVERTED: "true"}
+    configuration = {**parse_properties(options.properties), CONVERTED: "true"}
+    schema_string = encode_schema(schema)
     if options.column_mapping:
         features.add(COLUMN_MAPPING.name)
-        schema, last = _map_columns(schema)
-        configuration |= {
-            "delta.columnMapping.mode": "name",
-            "delta.columnMapping.maxColumnId": str(last),
-        }
+        schema_string, last = add_column_ids(schema_string)
+        configuration |= {"delta.columnMapping.mode": "name", MAX_COLUMN_ID: str(last)}
     metadata = Metadata(
         id=table_id,
-        schema_string=encode_schema(schema),
+        schema_string=schema_string,
         partition_columns=tuple(f.name for f in partitioning.fields),
         configuration=configuration,
         name=options.name,
@@ -226,33 +220,6 @@ def _describe(
         created_time_ms=now_ms,
     )
     return choose_protocol(features), metadata
-
-
-def _map_columns(schema: StructType) -> tuple[StructType, int]:
-    """Give every field an id and, as its physical name, the name in the files."""
-    last = 0
-
-    def map_struct(struct: StructType) -> StructType:
-        return StructType(tuple(map_field(f) for f in struct.fields))
-
-    def map_field(f: Field) -> Field:
-        nonlocal last
-        last += 1
-        metadata = {FIELD_ID_KEY: last, PHYSICAL_NAME_KEY: f.name}
-        return replace(f, type=map_type(f.type), metadata=metadata)
-
-    def map_type(kind: DeltaType) -> DeltaType:
-        match kind:
-            case StructType():
-                return map_struct(kind)
-            case ArrayType():
-                return replace(kind, element=map_type(kind.element))
-            case MapType():
-                return replace(kind, key=map_type(kind.key), value=map_type(kind.value))
-            case _:
-                return kind
-
-    return map_struct(schema), last
 
 
 def _list_files(

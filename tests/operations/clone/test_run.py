@@ -298,10 +298,11 @@ def test_properties_are_set_over_those_of_the_source() -> None:
     builder = memory_table(properties={"delta.appendOnly": "true", "a": "1"})
     builder.append([{"id": 1}])
     target = fresh_store()
-    properties = {"delta.appendonly": "false", "delta.enableDeletionVectors": "true", "b": "2"}
-    clone(builder.store, target, properties=properties)
+    properties = {"delta.enableDeletionVectors": "true", "b": "2"}
+    clone(builder.store, target, properties={"delta.appendonly": "FALSE", **properties})
     snapshot = Table("x", store=target).snapshot()
-    assert snapshot.metadata.configuration == {"a": "1", **properties}
+    stored = {"a": "1", "delta.appendOnly": "false", **properties}
+    assert snapshot.metadata.configuration == stored
     assert "deletionVectors" in (snapshot.protocol.reader_features or ())
     with pytest.raises(UsageError, match="cannot set the property"):
         CloneOptions(deep=True, properties={"delta.columnMapping.mode": "name"})

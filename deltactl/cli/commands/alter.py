@@ -1,0 +1,62 @@
+"""``deltactl alter``: parse options, ask, call the operation, print its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltactl.cli.confirm import ask
+from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
+from deltactl.cli.session import Session
+from deltactl.operations.alter.options import AlterOptions
+
+if TYPE_CHECKING:
+    from deltactl.operations.alter.run import AlterPlan
+
+
+@dataclass(frozen=True, slots=True)
+class AlterFlags:
+    """Options that only the command line has."""
+
+    yes: bool = yes_field()
+    dry_run: bool = dry_run_field()
+
+
+def command(
+    session: Session, table: TableArgument, options: AlterOptions, flags: AlterFlags
+) -> None:
+    """Set and remove properties of a table, and add table features.
+
+    Values of delta.* properties are checked. If a property needs a table feature, the feature is
+    added. The command asks before a change that is hard to undo: a feature that other engines may
+    lack, or a shorter retention.
+
+    \b
+    Examples:
+      deltactl alter /data/events --set delta.deletedFileRetentionDuration=30d
+      deltactl alter /data/events --set delta.enableDeletionVectors=true --dry-run
+      deltactl alter /data/events --unset team --add-feature vacuumProtocolCheck
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    from deltactl.cli.pages.changes import describe_alter, describe_alter_plan
+    from deltactl.operations.alter.run import alter_table
+
+    def confirm(plan: AlterPlan) -> bool:
+        question = f"Afterwards, {'; '.join(plan.risks)}. Alter the table?"
+        return ask(session, question, describe_alter_plan(plan))
+
+    log = session.open_table(table, read_only=flags.dry_run)
+    with session.run_context("alter") as context:
+        report = alter_table(
+            log, options, context, confirm=None if flags.yes else confirm, dry_run=flags.dry_run
+        )
+    plan = report.plan
+    session.table_id = plan.metadata.id
+    session.present(
+        lambda: describe_alter(report),
+        version_before=plan.version,
+        version_after=plan.version if report.version_after is None else report.version_after,
+        dry_run=report.dry_run,
+        is_idle=plan.is_empty,
+        engine=report.engine,
+        result=report.to_dict(),
+    )

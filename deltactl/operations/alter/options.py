@@ -1,0 +1,52 @@
+"""Options of ``alter``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltactl.errors import UsageError
+from deltactl.option_fields import Pairs, ensure_declared, selection_option
+from deltactl.option_names import option
+from deltactl.protocol.actions import CONVERTED
+from deltactl.protocol.property_rules import parse_properties
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOptions:
+    """Parsed options of ``alter``: at least one change."""
+
+    properties: Pairs = selection_option(
+        {},
+        "Set this property of the table; may be repeated",
+        flag="set",
+        metavar="KEY=VALUE",
+        is_repeated=True,
+        is_basic=True,
+    )
+    unset: tuple[str, ...] = selection_option(
+        (), "Remove this property; may be repeated", metavar="KEY", is_basic=True
+    )
+    add_feature: tuple[str, ...] = selection_option(
+        (),
+        "Add this table feature to the protocol, without its properties; may be repeated",
+        metavar="NAME",
+        is_basic=True,
+    )
+
+    def __post_init__(self) -> None:
+        ensure_declared(self)
+        if not (self.properties or self.unset or self.add_feature):
+            raise UsageError(
+                "nothing to alter",
+                hint=f"Give {option('properties')}, {option('unset')} or {option('add_feature')}.",
+            )
+        both = {key.lower() for key in parse_properties(self.properties)}
+        for key in (*self.properties, *self.unset):
+            if key == CONVERTED:
+                raise UsageError(f"{key!r} is for deltactl only", hint="Omit it.")
+        for key in self.unset:
+            if key.lower() in both:
+                raise UsageError(
+                    f"{key!r} is in {option('properties')} and in {option('unset')}",
+                    hint="Give it in one of them.",
+                )

@@ -1,0 +1,314 @@
+"""Plan an alter: the state after it, and the commits that lead there.
+
+Source: PROTOCOL.md, "Table Features"; ALTER TABLE in Delta on Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+from deltactl.errors import SafetyError, UsageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.alter.options import AlterOptions
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
+from deltactl.protocol.column_names import find_column, list_columns
+from deltactl.protocol.features import (
+    COLUMN_MAPPING,
+    REGISTRY,
+    forbids_vectors,
+    list_features,
+    protocol_of,
+)
+from deltactl.protocol.properties import (
+    DEFAULT_LOG_RETENTION_MS,
+    DEFAULT_RETENTION_MS,
+    ROW_TRACKING_COLUMN_KEYS,
+    TableProperties,
+)
+from deltactl.protocol.property_rules import (
+    RULES,
+    ensure_changeable,
+    find_key,
+    needed_feature,
+    parse_properties,
+)
+from deltactl.protocol.stats import num_records
+from deltactl.suggest import with_suggestion
+
+_CDF_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+_CONSTRAINT: Final = "delta.constraints."
+_CDF: Final = "delta.enableChangeDataFeed"
+_FILES: Final = "delta.deletedFileRetentionDuration"
+_LOG: Final = "delta.logRetentionDuration"
+_MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
+_MODE: Final = "delta.columnMapping.mode"
+_ONLY_ROW_IDS: Final = "rowTrackingEnablementOnly"
+"""A tag with which Delta on Spark lets other writers commit beside a commit."""
+_ROW_IDS: Final = "delta.enableRowTracking"
+_STATS: Final = "delta.dataSkippingStatsColumns"
+_VECTORS: Final = "delta.enableDeletionVectors"
+
+
+class StepKind(Enum):
+    """What a step of an alter does."""
+
+    UPGRADE = "add features to the protocol"
+    BACKFILL = "give row ids to files"
+    PROPERTIES = "change properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One or more commits with an operation of Delta on Spark; ``num_files``: that it changes."""
+
+    kind: StepKind
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    num_files: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPlan:
+    """The plan of an alter of ``version``, with the state after it.
+
+    ``properties`` are those that change, with the values before and after; ``added`` are features.
+    ``risks`` say what cannot simply be undone.
+    """
+
+    version: int
+    metadata: Metadata
+    protocol: Protocol
+    properties: Mapping[str, tuple[str | None, str | None]]
+    added: tuple[str, ...]
+    steps: tuple[Step, ...]
+    risks: tuple[str, ...]
+    enables_timestamps: bool
+    enables_row_ids: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the table already is as it shall be."""
+        return not self.steps
+
+
+def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterPlan:
+    """Compare the table with what it shall be. ``new_id`` makes names of hidden columns unique.
+
+    Raises:
+        UsageError: a property or feature is not possible.
+        SafetyError: the table does not allow a change.
+    """
+    before = snapshot.metadata
+    configuration, changed = _change_properties(before.configuration, options)
+    metadata = _map_columns(before, replace(before, configuration=configuration))
+    wanted = parse_properties(options.properties)
+    features = {needed_feature(key, value) for key, value in wanted.items()} - {None}
+    features |= set(map(_find_feature, options.add_feature))
+    protocol = _upgrade(snapshot.protocol, features)
+    _ensure_possible(metadata, changed)
+    steps: list[Step] = []
+    old, new = TableProperties(before.configuration), TableProperties(configuration)
+    enables_row_ids = new.row_tracking_enabled and not old.row_tracking_enabled
+    if enables_row_ids:
+        metadata = _name_row_id_columns(metadata, new_id)
+        steps += _plan_row_ids(snapshot, protocol)
+    added = tuple(sorted(list_features(protocol) - list_features(snapshot.protocol)))
+    if metadata != before or (protocol != snapshot.protocol and not steps):
+        extra = () if steps else set(added) & set(options.add_feature)
+        steps.append(_describe_properties(configuration, sorted(changed), sorted(extra)))
+    return AlterPlan(
+        snapshot.version,
+        metadata,
+        protocol,
+        {key: (before.configuration.get(key), configuration.get(key)) for key in sorted(changed)},
+        added,
+        tuple(steps),
+        tuple(_find_risks(before, metadata, added)),
+        new.in_commit_timestamps and not old.in_commit_timestamps,
+        enables_row_ids,
+    )
+
+
+def _change_properties(
+    before: Mapping[str, str], options: AlterOptions
+) -> tuple[dict[str, str], set[str]]:
+    """Return the properties after the change, and the names of those that differ."""
+    after = dict(before)
+    for key, value in parse_properties(options.properties).items():
+        spelled = _spellings(before, key)
+        if not (spelled and _is_same(key, before[spelled[0]], value)):
+            for name in spelled:
+                del after[name]
+            after[key] = value
+    for key in options.unset:
+        spelled = _spellings(before, key)
+        if not key.startswith(_CONSTRAINT):
+            ensure_changeable(key)
+        if not spelled and not key.startswith(_CONSTRAINT):
+            find_key(key)
+        for name in spelled:
+            after.pop(name, None)
+    return after, {k for k in before.keys() | after if before.get(k) != after.get(k)}
+
+
+def _spellings(configuration: Mapping[str, str], key: str) -> list[str]:
+    """Return the names that mean a property: those of Delta ignore case. The exact comes first."""
+    names = [key] if key in configuration else []
+    if key.lower().startswith("delta."):
+        names += [name for name in configuration if name.lower() == key.lower() and name != key]
+    return names
+
+
+def _is_same(key: str, text: str, value: str) -> bool:
+    try:
+        return RULES.get(key, str)(text) == value
+    except UsageError:
+        return False
+
+
+def _map_columns(before: Metadata, after: Metadata) -> Metadata:
+    """Return the metadata with column ids, if the change turns on column mapping."""
+    old, new = before.column_mapping_mode, after.column_mapping_mode
+    if old == new:
+        return after
+    if (old, new) != ("none", "name"):
+        raise SafetyError(
+            f"{_MODE} cannot be changed from {old} to {new}, only from none to name",
+            hint=f"Use Delta on Spark: ALTER TABLE DROP FEATURE {COLUMN_MAPPING.name}."
+            if new == "none"
+            else "Use the mode name.",
+        )
+    schema_string, last = add_column_ids(before.schema_string or '{"type":"struct","fields":[]}')
+    configuration = {**after.configuration, MAX_COLUMN_ID: str(last)}
+    return replace(after, schema_string=schema_string, configuration=configuration)
+
+
+def _name_row_id_columns(metadata: Metadata, new_id: str) -> Metadata:
+    row_id, commit_version = ROW_TRACKING_COLUMN_KEYS
+    names = {row_id: f"_row-id-col-{new_id}", commit_version: f"_row-commit-version-col-{new_id}"}
+    return replace(metadata, configuration={**names, **metadata.configuration})
+
+
+def _find_feature(name: str) -> str:
+    row = REGISTRY.get(name)
+    if row is None:
+        raise UsageError(with_suggestion(f"the feature {name!r} is not known", name, REGISTRY))
+    if row.not_added:
+        raise UsageError(f"deltactl cannot add the feature {name}: {row.not_added}")
+    return name
+
+
+def _upgrade(protocol: Protocol, features: set[str | None]) -> Protocol:
+    """Return the protocol with more features, and with those that they need."""
+    has = list_features(protocol)
+    rows = [REGISTRY[name] for name in features if name is not None]
+    missing = {row.name for row in rows if has.isdisjoint((row.name, *row.also))}
+    if not missing:
+        return protocol
+    needs = {name for row in rows for name in row.needs}
+    return protocol_of(has | missing | needs, protocol.min_reader_version)
+
+
+def _plan_row_ids(snapshot: Snapshot, protocol: Protocol) -> Iterator[Step]:
+    """Yield the commits that give each file row ids before they are turned on."""
+    if protocol != snapshot.protocol:
+        lists = {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+            "readerFeatures": protocol.reader_features and sorted(protocol.reader_features),
+            "writerFeatures": protocol.writer_features and sorted(protocol.writer_features),
+        }
+        yield Step(StepKind.UPGRADE, "UPGRADE PROTOCOL", {"newProtocol": _json(lists)})
+    bare = 0
+    for batch in snapshot.file_batches(("path", "stats", "base_row_id")):
+        files = batch.filter(batch["base_row_id"].is_null())
+        bare += files.num_rows
+        unknown = files.filter(num_records(files["stats"]).is_null())
+        if unknown.num_rows:
+            raise SafetyError(
+                f"row ids cannot be assigned: the log does not say how many rows "
+                f"{unknown['path'][0].as_py()!r} has",
+                hint="Rewrite the files without statistics, for example with `deltactl optimize`.",
+            )
+    if bare or protocol != snapshot.protocol:
+        yield Step(StepKind.BACKFILL, "ROW TRACKING BACKFILL", num_files=bare)
+
+
+def _describe_properties(
+    after: Mapping[str, str], changed: Iterable[str], added: Sequence[str]
+) -> Step:
+    """Return the commit that sets and removes properties, with the parameters of Delta on Spark."""
+    is_set = {key: after[key] for key in changed if key in after}
+    is_set |= {f"delta.feature.{name}": "supported" for name in added}
+    removed = [key for key in changed if key not in after]
+    if not is_set:
+        parameters = {"properties": _json(removed), "ifExists": True}
+        return Step(StepKind.PROPERTIES, "UNSET TBLPROPERTIES", parameters)
+    tags = {_ONLY_ROW_IDS: "true"} if is_set == {_ROW_IDS: "true"} and not removed else {}
+    parameters = {"properties": _json(is_set), **({"unset": _json(removed)} if removed else {})}
+    return Step(StepKind.PROPERTIES, "SET TBLPROPERTIES", parameters, tags=tags)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
+    """Refuse values that do not fit the schema or each other."""
+    properties = TableProperties(after.configuration)
+    taken = sorted(_CDF_COLUMNS & {f.name.lower() for f in after.schema.fields})
+    if _CDF in changed and properties.flag(_CDF) and taken:
+        raise SafetyError(
+            f"{_CDF} cannot be true: change data has a column {taken[0]!r}, and the table too",
+            hint="Rename the column of the table first, with Delta on Spark.",
+        )
+    if _VECTORS in changed and properties.deletion_vectors_enabled and forbids_vectors(after):
+        raise SafetyError(
+            f"{_VECTORS} cannot be true: the table is also for readers without deletion vectors",
+            hint="Turn off IcebergCompat first, with Delta on Spark.",
+        )
+    if (
+        properties.deletion_vectors_enabled
+        and properties.refreshes_manifests
+        and (not changed.isdisjoint((_VECTORS, _MANIFESTS)))
+    ):
+        raise SafetyError(
+            f"{_VECTORS} and {_MANIFESTS} cannot both be true: readers of manifests would return "
+            "deleted rows",
+            hint="Set one of them to false.",
+        )
+    if properties.row_tracking_enabled and properties.row_tracking_suspended:
+        raise SafetyError(
+            "delta.enableRowTracking cannot be true: delta.rowTrackingSuspended is true",
+            hint="Another writer is dropping the feature: let it finish.",
+        )
+    for text in list_columns(properties.text(_STATS) or "") if _STATS in changed else ():
+        if find_column(after.data_schema, text) is None:
+            names = [f.name for f in after.data_schema.fields]
+            message = f"{_STATS}: there is no data column {text!r}"
+            raise UsageError(with_suggestion(message, text, names))
+
+
+def _find_risks(before: Metadata, after: Metadata, added: Sequence[str]) -> Iterator[str]:
+    """Yield what another alter does not simply undo."""
+    readers = [name for name in added if REGISTRY[name].reader]
+    writers = [name for name in added if not REGISTRY[name].reader]
+    if readers:
+        yield f"engines without {', '.join(readers)} can no longer read the table"
+    if writers:
+        yield f"engines without {', '.join(writers)} can no longer write to the table"
+    old, new = TableProperties(before.configuration), TableProperties(after.configuration)
+    for key, default_ms, lost in (
+        (_FILES, DEFAULT_RETENTION_MS, "a vacuum then removes files of more versions"),
+        (_LOG, DEFAULT_LOG_RETENTION_MS, "a log cleanup then removes more versions"),
+    ):
+        if new.duration_ms(key, default_ms) < old.duration_ms(key, default_ms):
+            yield f"{key} becomes shorter: {lost}"
+    if old.in_commit_timestamps and not new.in_commit_timestamps:
+        yield "the times of all versions become those of their files"

@@ -1,0 +1,34 @@
+"""The result of an alter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.operations.alter.plan import AlterPlan
+from deltactl.operations.short_repr import ShortRepr
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AlterReport(ShortRepr):
+    """The result of an alter; ``version_after`` is ``None`` if nothing was committed."""
+
+    plan: AlterPlan
+    engine: str
+    version_after: int | None = None
+    dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        plan = self.plan
+        return {
+            "properties": {
+                key: {"before": before, "after": after}
+                for key, (before, after) in plan.properties.items()
+            },
+            "features_added": list(plan.added),
+            "steps": [
+                {"operation": step.operation, "files": step.num_files} for step in plan.steps
+            ],
+            "risks": list(plan.risks),
+        }

@@ -1,0 +1,38 @@
+"""Add the names and ids of column mapping to a schema.
+
+Works on the JSON, so that all else in it stays as it is. Source: PROTOCOL.md, "Column Mapping".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from deltactl.protocol.schema import FIELD_ID_KEY, PHYSICAL_NAME_KEY
+
+MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+
+
+def add_column_ids(schema_string: str) -> tuple[str, int]:
+    """Return a schema in which each field has its name as physical name, and the highest id.
+
+    The ids are those that Delta on Spark gives: a field comes before its members.
+    """
+    schema = json.loads(schema_string)
+    last = 0
+    for last, field in enumerate(_fields(schema), start=1):  # noqa: B007 - returned below
+        mapping = {FIELD_ID_KEY: last, PHYSICAL_NAME_KEY: field["name"]}
+        field["metadata"] = {**(field.get("metadata") or {}), **mapping}
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":")), last
+
+
+def _fields(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every field of a type, at every depth."""
+    if not isinstance(node, dict):
+        return
+    for field in node.get("fields", ()):
+        yield field
+        yield from _fields(field["type"])
+    for member in ("elementType", "keyType", "valueType"):
+        yield from _fields(node.get(member))
