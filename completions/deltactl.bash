@@ -248,6 +248,11 @@ _deltactl() {
         alter:--set) kind=nothing ;;
         alter:--unset) kind=nothing ;;
         alter:--add-feature) kind=nothing ;;
+        alter:--engine) kind=choices values='auto spark local' ;;
+        alter:--spark-threshold) kind=nothing ;;
+        alter:--master) kind=nothing ;;
+        alter:--spark-remote) kind=nothing ;;
+        alter:--spark-conf) kind=nothing ;;
         alter:--user-name) kind=nothing ;;
         alter:--user-metadata) kind=nothing ;;
         alter:--commit-info) kind=nothing ;;
@@ -353,7 +358,7 @@ _deltactl() {
             maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            alter) values='--set --unset --add-feature --yes --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            alter) values='--set --unset --add-feature --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             clone) values='--deep --version --timestamp --where --property --sync --replace --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;

@@ -455,8 +455,10 @@ class Table:
         self,
         options: AlterOptions | None = None,
         *,
+        engine: Engine | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
         **keywords: Unpack[AlterKeywords],
     ) -> AlterReport:
         """Set and remove properties of the table, and add features to its protocol.
@@ -471,7 +473,7 @@ class Table:
         from deltactl.operations.alter.options import AlterOptions
         from deltactl.operations.alter.run import alter_table
 
-        log, context = self._begin(dry_run, None, cancel)
+        log, context = self._begin(dry_run, engine, cancel, on_progress)
         return alter_table(
             log, build_options(AlterOptions, options, keywords), context, dry_run=dry_run
         )

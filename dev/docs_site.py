@@ -31,7 +31,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Everyday": (
         *("describe-history.md", "describe-detail.md", "optimize.md", "vacuum.md"),
         *("layout.md", "checkpoint.md", "convert.md", "clone.md"),
-        "generate-manifest.md",
+        *("generate-manifest.md", "alter.md"),
     ),
     "Incident": ("troubleshooting.md", "restore.md", "check.md", "explain.md"),
     "Automate": (

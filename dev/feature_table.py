@@ -23,7 +23,7 @@ _REFUSED: Final = {
     NOTHING: "all",
     READ_ONLY: "all changes",
     NO_REWRITE: "`optimize`",
-    NO_RESTORE: "`restore`",
+    NO_RESTORE: "`restore`, `alter`",
     EVERYTHING: "nothing",
 }
 

@@ -39,7 +39,7 @@ METHODS = [
 ]
 FUNCTIONS: list[Callable[..., Any]] = [*METHODS, deltactl.convert, deltactl.maintain]
 LONG = (
-    "optimize", "vacuum", "checkpoint", "repair_checkpoints", "check", "restore", "clone",
+    "optimize", "vacuum", "checkpoint", "repair_checkpoints", "check", "restore", "alter", "clone",
     "fix", "generate_manifest", "convert", "maintain",
 )  # fmt: skip
 

@@ -72,7 +72,7 @@ COMMANDS: Final = (
         "Write manifests for Athena, Trino, Hive, Redshift",
         (*_COMMIT_OPTIONS, FleetOptions, LeaseOptions),
     ),
-    CommandSpec("alter", "Change properties and table features", (*_COMMIT_OPTIONS, FleetOptions)),
+    CommandSpec("alter", "Change properties and table features", (*_TASK_OPTIONS, FleetOptions)),
     CommandSpec("register", "Register a table in AWS Glue, Hive or Unity Catalog", (TimeLimit,)),
     CommandSpec(
         "restore", "Restore an earlier version of a table, as a new version", _TASK_OPTIONS

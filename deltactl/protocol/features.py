@@ -272,7 +272,8 @@ def protocol_of(names: Iterable[str], least_reader: int = 1) -> Protocol:
     readers = features & _reader_names()
     mapped = {COLUMN_MAPPING.name}
     reader = max(least_reader, 1 if not readers else 2 if readers == mapped else 3)
-    for writer in range(1, MAX_WRITER_VERSION) if reader < MAX_READER_VERSION else ():
+    least_writer = {1: 1, 2: COLUMN_MAPPING.legacy_writer}.get(reader, MAX_WRITER_VERSION)
+    for writer in range(least_writer, MAX_WRITER_VERSION):
         if list_features(found := Protocol(reader, writer)) == features:
             return found
     listed = readers if reader == MAX_READER_VERSION else None

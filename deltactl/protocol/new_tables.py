@@ -16,14 +16,10 @@ from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 
-_AFTERWARDS: Final[Mapping[str, str]] = {
-    "delta.columnMapping.mode": "Use --column-mapping.",
-    **dict.fromkeys(
-        ("delta.enableRowTracking", "delta.enableMaterializePartitionColumnsFeature"),
-        "Omit this property; `deltactl alter` can set it afterwards.",
-    ),
-}
-"""Properties that a new table cannot have at once."""
+_AFTERWARDS: Final = frozenset(
+    {"delta.enableRowTracking", "delta.enableMaterializePartitionColumnsFeature"}
+)
+"""Properties that need row ids or partition columns in files."""
 
 
 def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
@@ -33,9 +29,12 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
         UsageError: a ``delta.`` property or its value is not possible.
     """
     parsed = parse_properties(properties)
-    for key in parsed.keys() & _AFTERWARDS.keys():
+    for key in parsed.keys() & {*_AFTERWARDS, "delta.columnMapping.mode"}:
         raise UsageError(
-            f"deltactl cannot set the property {key!r} on a new table", hint=_AFTERWARDS[key]
+            f"deltactl cannot set the property {key!r} on a new table",
+            hint="Omit this property; `deltactl alter` can set it afterwards."
+            if key in _AFTERWARDS
+            else "Use --column-mapping.",
         )
     found = (needed_feature(key, value) for key, value in parsed.items())
     return frozenset(name for name in found if name is not None)

@@ -23,6 +23,7 @@ ROW_TRACKING_COLUMN_KEYS = (
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
 
+
 @contextmanager
 def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
     """Raise an error for an invalid value of a property that protects data or history.

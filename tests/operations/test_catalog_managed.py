@@ -8,6 +8,8 @@ from deltactl import UnsupportedFeatureError
 from deltactl.engine.local import LocalEngine
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.cleanup import plan_cleanup
+from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.run import alter_table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -90,6 +92,8 @@ def test_what_a_catalog_does_not_allow_is_refused_but_not_as_a_dry_run() -> None
     with pytest.raises(UnsupportedFeatureError, match="catalogManaged") as refused:
         restore_table(scene.log(), RestoreOptions(0), CONTEXT)
     assert "drop" not in (refused.value.hint or "")
+    with pytest.raises(UnsupportedFeatureError, match="catalogManaged"):
+        alter_table(scene.log(), AlterOptions({"a": "1"}), CONTEXT)
     assert scene.catalog.latest == latest
     checkpoint_table(scene.log(), CheckpointOptions(compact_log=True), CONTEXT)
 

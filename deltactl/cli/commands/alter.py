@@ -11,7 +11,7 @@ from deltactl.cli.session import Session
 from deltactl.operations.alter.options import AlterOptions
 
 if TYPE_CHECKING:
-    from deltactl.operations.alter.run import AlterPlan
+    from deltactl.operations.alter.run import AlterPlan, Confirm
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,13 @@ def command(
       deltactl alter /data/events --set delta.enableDeletionVectors=true --dry-run
       deltactl alter /data/events --unset team --add-feature vacuumProtocolCheck
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
-    from deltactl.cli.pages.changes import describe_alter, describe_alter_plan
+    from deltactl.cli.pages.changes import describe_alter
     from deltactl.operations.alter.run import alter_table
 
-    def confirm(plan: AlterPlan) -> bool:
-        question = f"Afterwards, {'; '.join(plan.risks)}. Alter the table?"
-        return ask(session, question, describe_alter_plan(plan))
-
+    confirm = None if flags.yes else _choose_confirmation(session)
     log = session.open_table(table, read_only=flags.dry_run)
     with session.run_context("alter") as context:
-        report = alter_table(
-            log, options, context, confirm=None if flags.yes else confirm, dry_run=flags.dry_run
-        )
+        report = alter_table(log, options, context, confirm=confirm, dry_run=flags.dry_run)
     plan = report.plan
     session.table_id = plan.metadata.id
     session.present(
@@ -60,3 +55,14 @@ def command(
         engine=report.engine,
         result=report.to_dict(),
     )
+
+
+def _choose_confirmation(session: Session) -> Confirm:
+    """Return the function that asks before the first commit."""
+    from deltactl.cli.pages.changes import describe_alter_plan
+
+    def confirm(plan: AlterPlan) -> bool:
+        question = f"Afterwards, {'; '.join(plan.risks)}. Alter the table?"
+        return ask(session, question, describe_alter_plan(plan))
+
+    return confirm

@@ -105,7 +105,7 @@ class _Run:
             StateCommit(
                 description=self._describe(step),
                 read_version=base.version,
-                metadata=plan.metadata if is_last else None,
+                metadata=plan.metadata if is_last and plan.metadata != base.metadata else None,
                 protocol=None if base.protocol == plan.protocol else plan.protocol,
                 enables_timestamps=is_last and plan.enables_timestamps,
                 needs_row_ids=is_last and plan.enables_row_ids,

@@ -24,6 +24,7 @@ WAYS = {
     "vacuum": ("events", "--retain", "0h", "--force-retention", "--yes"),
     "maintain": ("events",),
     "generate-manifest": ("events", "--purge-first"),
+    "alter": ("events", "--set", "delta.checkpointInterval=5"),
     "restore": ("events", "--to-version", "0"),
     "clone": ("events", "copy", "--shallow"),
     "convert": ("plain",),

@@ -1,0 +1,83 @@
+"""``deltactl alter``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.storage.local.store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder.append([{"id": 1}])
+    return builder
+
+
+def test_the_plan_and_the_change_as_text(cli: RunCli) -> None:
+    change = ("alter", "events", "--set", "delta.logRetentionDuration=60d", "--set", "team=a")
+    ran = cli(*change, "--dry-run")
+    assert ran.out.startswith("Would alter the table, version 1\n  commits  SET TBLPROPERTIES\n")
+    assert ran.out.endswith(
+        "Nothing was changed. To do it:\n  deltactl alter events --set "
+        "delta.logRetentionDuration=60d --set team=a\n"
+    )
+    ran = cli(*change)
+    assert (ran.code, ran.out) == (
+        0,
+        "Altered the table in version 2\n  commits  SET TBLPROPERTIES\n\nproperties\n"
+        "  + delta.logRetentionDuration = interval 60 days\n  + team = a\n",
+    )
+    assert cli(*change).out == "Nothing to alter: the table already is as it shall be\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("--set=delta.enableDeletionVectors=true", "without deletionVectors can no longer read"),
+        ("--add-feature=domainMetadata", "without domainMetadata can no longer write"),
+        ("--set=delta.deletedFileRetentionDuration=1h", "becomes shorter"),
+        ("--set=delta.logRetentionDuration=1d", "becomes shorter"),
+    ],
+)
+def test_what_is_hard_to_undo_must_be_confirmed(cli: RunCli, change: str, said: str) -> None:
+    ran = cli("alter", "events", change)
+    assert (ran.code, ran.out) == (6, "")
+    assert said in ran.err and "rerun with --yes" in ran.err
+    assert cli("alter", "events", change, "--yes").code == 0
+
+
+def test_json_of_several_tables(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    table.copy_to(LocalStore(str(tmp_path / "other")))
+    ran = cli("alter", "events", "other", "--unset", "a", "--set", "b=c=d", "-o", "ndjson")
+    assert ran.code == 0
+    for line in ran.out.splitlines():
+        envelope = json.loads(line)
+        assert (envelope["version_after"], envelope["result"]["steps"]) == (
+            2,
+            [{"operation": "SET TBLPROPERTIES", "files": 0}],
+        )
+        assert envelope["result"]["properties"] == {"b": {"before": None, "after": "c=d"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--set, --unset or --add-feature"),
+        (("--set", "a"), "KEY=VALUE"),
+        (("--set", "delta.logRetentionDuration=30"), '"30d" for days'),
+        (("--set", "delta.logRetention=30d"), "Did you mean 'delta.logRetentionDuration'?"),
+        (("--set", "a=1", "--unset", "a"), "is in --set and in --unset"),
+        (("--add-feature", "vacuumCheck"), "Did you mean 'vacuumProtocolCheck'?"),
+    ],
+)
+def test_wrong_usage_says_what_to_type(cli: RunCli, words: tuple[str, ...], said: str) -> None:
+    ran = cli("alter", "events", *words)
+    assert ran.code == 2
+    assert said in ran.err

@@ -1,0 +1,62 @@
+"""What dies or fails at any store call of an alter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
+from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.run import alter_table
+from deltactl.table import Table
+from tests.support.clock import FixedClock
+from tests.support.run import run_on
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points
+from tests.support.table_builder import START_MS, Column, TableBuilder
+
+pytestmark = pytest.mark.thorough
+
+CHANGES: list[dict[str, Any]] = [
+    {"properties": {"delta.enableRowTracking": "true"}},
+    {"properties": {"delta.enableInCommitTimestamps": "true"}, "unset": ("a",)},
+]
+
+
+def alter(store: Any, changes: dict[str, Any]) -> None:
+    clock = FixedClock(START_MS + 60_000)  # equal states have equal bytes
+    run_on(store, alter_table, AlterOptions(**changes), clock=clock)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["crash", "error"])
+@pytest.mark.parametrize("changes", CHANGES, ids=["row ids", "timestamps"])
+def test_the_next_run_makes_the_rest(changes: dict[str, Any], kind: Any, when: Any) -> None:
+    store = MemoryStore(f"memory://alter-{kind}-{when}")
+    store.delete_many([name for batch in store.walk() for name in batch])
+    builder = TableBuilder(store, [Column("id")], properties={"a": "1"})
+    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    before = store.contents()
+    counted = FaultyStore(store)
+    alter(counted, changes)
+    states = set[Any]()
+    for at in fault_points(counted.calls, when):
+        store.restore(before)
+        try:
+            alter(FaultyStore(store, Fault(at, kind, when)), changes)
+        except (Crash, DeltactlError) as error:
+            is_unknown = isinstance(error, CommitOutcomeUnknownError)
+            assert not is_unknown or kind == "error", counted.calls[at - 1]
+        state = frozenset(store.contents().items())
+        if state in states:
+            continue  # what the next run makes of it is shown above
+        states.add(state)
+        table = Table("x", store=store)
+        assert sorted(table.scan().read_all()["id"].to_pylist()) == [1, 2, 3]
+        alter(store, changes)
+        snapshot = table.snapshot()
+        for key, value in changes["properties"].items():
+            assert snapshot.metadata.configuration[key] == value, counted.calls[at - 1]
+        if "delta.enableRowTracking" in changes["properties"]:
+            assert len(set(snapshot.files["base_row_id"].to_pylist())) == 2
+        assert table.check().is_sound
