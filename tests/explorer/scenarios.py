@@ -234,6 +234,10 @@ CHANGING: Mapping[str, Make] = {
 }
 
 
+def _alter(key: str) -> Make:
+    return _fixed(lambda: tested.alter(properties={key: "true"}))
+
+
 def _tracked(*features: str) -> Scene:
     return small_files("rowTracking", *features)
 
@@ -299,6 +303,15 @@ PAIRS: Sequence[Scenario] = (
         (_restore(4), CHECKPOINT),
         weight=1,
         unmanaged=True,
+    ),
+    *(
+        Scenario(f"{does} against {name}", small_files, (_alter(key), make), unmanaged=True)
+        for does, key, others in (
+            ("property", "delta.enableInCommitTimestamps", ("property", "protocol upgrade")),
+            ("row ids", "delta.enableRowTracking", ("append",)),
+        )
+        for name, make in {"append": APPEND, **FOREIGN}.items()
+        if name in others
     ),
     *(
         Scenario(f"clone against {name}", small_files, (CLONE, make))

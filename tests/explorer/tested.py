@@ -10,6 +10,7 @@ from deltactl.errors import DataFileError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.fixes.run import fix_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
@@ -116,6 +117,17 @@ def restore(scene: Scene, version: int) -> Program:
         return Outcome("done", () if report.version_after is None else (report.version_after,))
 
     return Program("restore", run, lambda before: rows, real=True, rearranges=False)
+
+
+def alter(**options: Any) -> Program:
+    """Changes properties and features; where it gives row ids, it commits three times."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
+        report = alter_table(log_of(store), AlterOptions(**options), context)
+        return Outcome("done", () if report.version_after is None else (report.version_after,))
+
+    return Program("alter", run, real=True, counted=False, max_commits=3)
 
 
 _clones = count()

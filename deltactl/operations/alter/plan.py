@@ -266,12 +266,12 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
     if _CDF in changed and properties.flag(_CDF) and taken:
         raise SafetyError(
             f"{_CDF} cannot be true: change data has a column {taken[0]!r}, and the table too",
-            hint="Rename the column of the table first, with Delta on Spark.",
+            hint="Give the column of the table another name first, with Delta on Spark.",
         )
     if _VECTORS in changed and properties.deletion_vectors_enabled and forbids_vectors(after):
         raise SafetyError(
             f"{_VECTORS} cannot be true: the table is also for readers without deletion vectors",
-            hint="Turn off IcebergCompat first, with Delta on Spark.",
+            hint="Use Delta on Spark to turn off IcebergCompat first.",
         )
     if (
         properties.deletion_vectors_enabled
@@ -286,7 +286,7 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
     if properties.row_tracking_enabled and properties.row_tracking_suspended:
         raise SafetyError(
             "delta.enableRowTracking cannot be true: delta.rowTrackingSuspended is true",
-            hint="Another writer is dropping the feature: let it finish.",
+            hint="Wait until the other writer has dropped the feature, then rerun.",
         )
     for text in list_columns(properties.text(_STATS) or "") if _STATS in changed else ():
         if find_column(after.data_schema, text) is None:
