@@ -16,7 +16,7 @@ from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.actions import Actions, all_change_data, as_removes
+from deltactl.log.writing.actions import Actions, as_removes, with_data_change
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
@@ -81,7 +81,7 @@ class FileCommit:
         return Actions(
             description=self.description,
             read_version=self.read_version,
-            added=all_change_data(self.added),
+            added=with_data_change(self.added, True),
             removed=as_removes(removed, data_change=True),
         )
 
