@@ -134,8 +134,8 @@ class TableChecks(Checks):
                         f"{body['path']}: dataChange",
                     )
             if "add" in action and "baseRowId" in action["add"]:
-                domain = before.domains["delta.rowTracking"]
-                mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
+                domain = before.domains.get("delta.rowTracking")
+                mark = json.loads(domain["configuration"])["rowIdHighWaterMark"] if domain else -1
                 if action["add"]["baseRowId"] <= mark:
                     raise Violation("row ids are new", f"version {version.number}")
 
