@@ -194,8 +194,8 @@ def _commit(attempt: _Attempt, plan: Plan) -> Outcome | None:
 
 def _with_row_ids(state: State, actions: Sequence[Action]) -> list[Action]:
     """New files get the next ids, and the table's mark moves behind them."""
-    domain = state.domains["delta.rowTracking"]
-    start = mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
+    domain = state.domains.get("delta.rowTracking")
+    start = mark = json.loads(domain["configuration"])["rowIdHighWaterMark"] if domain else -1
     found: list[Action] = []
     for action in actions:
         add = action.get("add")
@@ -207,7 +207,8 @@ def _with_row_ids(state: State, actions: Sequence[Action]) -> list[Action]:
             found.append(action)
     if mark > start:
         text = json.dumps({"rowIdHighWaterMark": mark})
-        found.append({"domainMetadata": {**domain, "configuration": text}})
+        named = {"domain": "delta.rowTracking", "configuration": text, "removed": False}
+        found.append({"domainMetadata": named})
     return found
 
 
