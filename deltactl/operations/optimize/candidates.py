@@ -21,12 +21,8 @@ from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, find_touched, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.option_names import option
-from deltactl.parquet.data_file import FLOAT_STATS
-from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.deletion_vectors import STORAGE_TYPES
 from deltactl.protocol.stats import num_records
-from deltactl.protocol.stats_columns import choose_stats_columns
-from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.units import format_count
 
 TWO_TEXTS = "listed under two path texts in the log"
@@ -94,13 +90,8 @@ def load_files(
     snapshot: Snapshot,
     predicate: PartitionPredicate | None = None,
     names: pa.ChunkedArray | None = None,
-    copies_from_bytes: int | None = None,
 ) -> LoadedFiles:
-    """Read the files that match ``predicate``, only those with one of ``names`` if given.
-
-    Of the statistics only those of floats of files from ``copies_from_bytes`` are kept.
-    """
-    floats = None if copies_from_bytes is None else _float_stats_type(snapshot)
+    """Read the files that match ``predicate``, only those with one of ``names`` if given."""
     unmatched = table_bytes = 0
 
     def read(batch: pa.Table) -> pa.Table:
@@ -108,9 +99,6 @@ def load_files(
         ensure_complete(batch)
         table_bytes += sum_sizes(batch)
         files = batch.append_column("num_records", num_records(batch["stats"]))
-        if floats is not None and copies_from_bytes is not None:
-            kept = _keep_float_stats(batch, floats, copies_from_bytes)
-            files = files.append_column(FLOAT_STATS, kept)
         files = files.drop_columns("stats")
         if names is not None:
             files = files.filter(pc.is_in(files["path"], value_set=names))
@@ -123,31 +111,6 @@ def load_files(
     tables = [read(batch) for batch in snapshot.file_batches(_READ_COLUMNS)]
     files = pa.concat_tables(tables or [read(snapshot.files.select(_READ_COLUMNS))])
     return LoadedFiles(files, unmatched, table_bytes)
-
-
-def _float_stats_type(snapshot: Snapshot) -> pa.StructType | None:
-    """Return the type of the statistics of the float leaves; ``None`` if there are none.
-
-    Bounds of 32-bit floats are doubles too, because some readers parse them as such.
-    """
-    leaves = choose_stats_columns(snapshot.metadata, snapshot.protocol).leaves
-    paths = [leaf.path for leaf in leaves if leaf.kind == "float"]
-    if not paths:
-        return None
-    return stats_type(dict.fromkeys(paths, pa.float64()), paths, tight=True)
-
-
-def _keep_float_stats(files: pa.Table, kind: pa.StructType, min_bytes: int) -> pa.ChunkedArray:
-    """Return a list for each file: ``FLOAT_STATS`` if it is large enough, else empty.
-
-    An empty list takes the memory of an offset, and most tables have many more small files.
-    """
-    wanted = pc.and_(pc.greater_equal(files["size_bytes"], min_bytes), files["stats"].is_valid())
-    mask = pc.fill_null(wanted, False)
-    chunks = parse_stats(files["stats"].filter(mask), kind).chunks
-    offsets = np.concatenate([[0], np.cumsum(mask.to_numpy())]).astype(np.int32)
-    values = pa.concat_arrays(chunks or [pa.array([], kind)])
-    return pa.chunked_array([pa.ListArray.from_arrays(array_of(offsets), values)])
 
 
 def find_candidates(

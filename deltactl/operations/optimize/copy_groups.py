@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from deltactl.errors import DataFileError
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.undecoded import UndecodedColumns
-from deltactl.parquet.data_file import DataFile, LoggedFloats, iter_data_files
+from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import (
@@ -27,7 +27,7 @@ from deltactl.parquet.splice.copy_conditions import (
     chunks_of,
     codec_of,
 )
-from deltactl.parquet.splice.float_bounds import find_sampled, find_skipped_by
+from deltactl.parquet.splice.float_bounds import find_sampled
 from deltactl.parquet.splice.source import (
     Group,
     LeafCopy,
@@ -179,7 +179,7 @@ def plan_steps(
         for group in source.groups:
             found = classify(rule, source, group, deleted, room=room)
             step = (
-                _prepare(source, group, found, read_ranges, walk=is_local)
+                _prepare(source, group, found, rule.target, read_ranges, walk=is_local)
                 if isinstance(found, GroupChoice)
                 else found
             )
@@ -188,23 +188,7 @@ def plan_steps(
             room -= not isinstance(step, Skip) and not continues
             steps.append(_count(step, group, counts, rule))
     rule.ensure_copied(source, steps)
-    return list(_join(_sample(steps, source, rule.target, None if deleted else source.floats)))
-
-
-def _sample(
-    steps: Sequence[Step], source: Source, target: OutputSchema, logged: LoggedFloats | None
-) -> Iterator[Step]:
-    """Yield the steps of a file with the columns to read; ``logged`` if no row is deleted."""
-    choices = [step.choice for step in steps if isinstance(step, Copy)]
-    # The bounds in the log are of all rows: so must be those that are written.
-    copies_all = all(isinstance(step, Copy) or step == Skip(0) for step in steps)
-    skipped_by = find_skipped_by(source, choices, logged if copies_all else None)
-    for step in steps:
-        if isinstance(step, Copy):
-            sampled = find_sampled(source, step.group, step.choice, target, skipped_by)
-            yield replace(step, sampled=sampled)
-        else:
-            yield step
+    return list(_join(steps))
 
 
 def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -289,7 +273,7 @@ def open_source(store: Store, file: DataFile) -> Source:
     ensure_readable_path(file.path)
     with naming_file(file.path):
         footer = parse_footer(store, file.path, file.size_bytes)
-        return read_source(file.path, footer, file.floats)
+        return read_source(file.path, footer)
 
 
 def classify(
@@ -311,14 +295,20 @@ def classify(
 
 
 def _prepare(
-    source: Source, group: Group, choice: GroupChoice, read_ranges: ReadRanges, *, walk: bool
+    source: Source,
+    group: Group,
+    choice: GroupChoice,
+    target: OutputSchema,
+    read_ranges: ReadRanges,
+    *,
+    walk: bool,
 ) -> Copy | Refusal:
     """Read and check the metadata that a copy needs in addition to the pages."""
     try:
         leaves = prepare_leaves(source, group, choice.copied, read_ranges, walk=walk)
     except DataFileError:
         return Refusal((CopyRefusal.INVALID,))
-    return Copy(source, group, choice, leaves)
+    return Copy(source, group, choice, leaves, find_sampled(source, group, choice, target))
 
 
 def _count(

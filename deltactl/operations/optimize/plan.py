@@ -48,7 +48,7 @@ class OptimizePlan:
     """The plan of an optimize. Pure: no I/O.
 
     ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
-    ``num_records``, perhaps ``FLOAT_STATS``, ``only_copied`` (whether the bin has columns that are
+    ``num_records``, ``only_copied`` (whether the bin has columns that are
     not decoded) and ``bin``, in the order of the output's rows.
     ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
     ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
@@ -131,8 +131,7 @@ def plan_optimize(
     if loaded is None:
         # The other files of a partition show its layout.
         wanted = None if request is None and options.keeps_layouts else names
-        copied_from = None if request is not None else options.copies_from_bytes
-        loaded = load_files(snapshot, predicate, wanted, copied_from)
+        loaded = load_files(snapshot, predicate, wanted)
     rule = _choose_rule(snapshot, options, loaded.table_bytes)
     candidates = find_candidates(log, snapshot, options, loaded, names=names, now_ms=now_ms)
     layouts, limit = exclude_files(

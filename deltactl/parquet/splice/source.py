@@ -7,7 +7,7 @@ succeed, because Arrow accepts files that cannot be copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
-from deltactl.parquet.data_file import LoggedFloats
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.format import (
     CODECS,
@@ -62,7 +61,7 @@ class Source:
     """A file to copy from. ``columns`` has its columns by name.
 
     ``has_orders``: the format defines the order of all its bounds. ``has_total_order``: some of its
-    bounds have the order of IEEE 754. ``floats``: its statistics in the log, if known.
+    bounds have the order of IEEE 754.
     """
 
     name: str
@@ -73,10 +72,9 @@ class Source:
     has_orders: bool
     has_total_order: bool
     metadata: pq.FileMetaData = field(repr=False)
-    floats: LoggedFloats | None = field(default=None, repr=False)
 
 
-def read_source(name: str, footer: Footer, floats: LoggedFloats | None = None) -> Source:
+def read_source(name: str, footer: Footer) -> Source:
     """Return a file from which row groups can be copied.
 
     Raises:
@@ -85,7 +83,7 @@ def read_source(name: str, footer: Footer, floats: LoggedFloats | None = None) -
     if broken := find_broken_footers([footer]):
         raise broken[0]
     try:
-        return replace(_read_source(name, footer), floats=floats)
+        return _read_source(name, footer)
     except ThriftError as error:
         raise DataFileError(f"has a footer that is not valid: {error}") from error
 

@@ -19,22 +19,12 @@ from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.operations.optimize import copy_groups
-from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.parquet.format import ColumnChunk, ColumnMetaData, Statistics
-from deltactl.parquet.splice.copy_conditions import GroupChoice
-from deltactl.parquet.splice.source import Source
-from deltactl.parquet.stored_columns import LeafPath
+from deltactl.parquet.splice import float_bounds
 from deltactl.table import Table
 from tests.parquet.splice.files import (
-    chunk_of,
-    find_output,
     make_delta_table,
     optimize,
-    read_footer,
 )
-from tests.support.stores import MemoryStore
-from tests.support.table_builder import CHECKPOINT_SCHEMA, Column, TableBuilder
 
 _NAN: Final = math.nan
 _INF: Final = math.inf
@@ -242,263 +232,17 @@ def test_a_lookup_that_reads_an_input_reads_the_output(
             assert (lower is None) == (not known)
 
 
-def test_a_rule_that_does_not_ask_for_bounds_in_the_log_loses_rows(
+def test_a_rule_that_does_not_look_for_nan_loses_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proof that the property finds it."""
 
-    def find_all(
-        source: Source, choices: Sequence[GroupChoice], logged: object
-    ) -> frozenset[LeafPath]:
-        return frozenset(leaf for column in source.columns.values() for leaf in column.leaves)
-
-    monkeypatch.setattr(copy_groups, "find_skipped_by", find_all)
+    monkeypatch.setattr(float_bounds, "_may_have_nan", lambda source, chunk: False)
     rows = _rows([1.5, _NAN])
     inputs = [("_pyarrow", rows, None)] * 2
     output = _optimized(tmp_path, inputs)
     lost = _find_lost([(rows, stats) for _, rows, stats in inputs], output)
     assert (("x",), ">", 2.0) in lost
-
-
-# -- which files are read -----------------------------------------------------------------------
-
-
-def _are_footer_bounds_kept(path: Path, group: int = 0) -> bool:
-    """Whether the NaN in the column was not seen: then its rows were not read."""
-    metadata = chunk_of(read_footer(path), group, 0).struct(ColumnChunk.META_DATA)
-    bound = metadata.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
-    return bound is not None
-
-
-_EXACT: Final[Mapping[str, Any]] = {
-    "numRecords": 4, "minValues": {"x": -1.5}, "maxValues": {"x": 7}, "nullCount": {"x": 1},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_kept"),
-    [
-        ({}, True),
-        ({"maxValues": {"x": 7.0}}, True),
-        ({"tightBounds": True}, True),
-        ({"maxValues": {"x": 5.0}}, True),  # too narrow: the output gets those of the footer
-        ({"tightBounds": False}, False),
-        ({"minValues": {}}, False),
-        ({"maxValues": {}}, False),
-        ({"maxValues": {"x": None}}, False),
-        ({"maxValues": {"x": "NaN"}}, False),
-        ({"minValues": {"x": "-Infinity"}}, False),
-        ({"maxValues": {"x": "seven"}}, False),
-        ({"maxValues": {"x": "7.0"}}, False),
-        ({"maxValues": {"x": True}}, False),
-        ({"maxValues": {"x": 7.5}}, False),  # a reader found rows in 7.0 .. 7.5
-        ({"minValues": {"x": -2}}, False),
-        ({"maxValues": {"X": 7.0}}, False),
-        ({"numRecords": 5}, False),
-        ({"numRecords": None}, False),
-        ({"nullCount": {"x": 0}}, False),
-        ({"nullCount": {}}, False),
-        ({"minValues": None}, False),
-        ({"maxValues": 7.0}, False),
-    ],
-)
-def test_bounds_are_reused_if_they_are_in_the_log(
-    tmp_path: Path, changes: Mapping[str, Any], is_kept: bool
-) -> None:
-    rows = pa.table({"x": [-1.5, _NAN, None, 7.0], "id": range(4)})
-    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
-    for path in paths:
-        pq.write_table(rows, path)
-    stats = json.dumps({**_EXACT, **changes})
-    make_delta_table(tmp_path, paths, rows.schema, [stats] * 2)
-    _ensure_bounds(tmp_path, is_kept)
-
-
-def _ensure_bounds(folder: Path, is_kept: bool) -> None:
-    """Optimize by copies; log and footer both keep the bounds of ``x``, or both leave them out."""
-    report = optimize(folder, "copy")
-    assert report.rewritten is not None
-    assert (report.rewritten.groups_copied, report.rewritten.reasons) == (2, {})
-    found = json.loads(_added_stats(folder))
-    bounds = (found["minValues"].get("x"), found["maxValues"].get("x"))
-    assert bounds == ((-1.5, 7.0) if is_kept else (None, None))
-    assert _are_footer_bounds_kept(find_output(folder)) == is_kept
-
-
-_PARSED: Final[Mapping[str, Any]] = {
-    "numRecords": 4, "minValues": {"x": -1.5}, "maxValues": {"x": 7.0}, "nullCount": {"x": 1},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
-@pytest.mark.parametrize(
-    ("changes", "is_kept"),
-    [
-        ({}, True),
-        ({"tightBounds": True}, True),
-        ({"maxValues": {"x": 5.0}}, True),  # too narrow: the output gets those of the footer
-        ({"tightBounds": False}, False),
-        ({"minValues": None}, False),
-        ({"maxValues": {"x": None}}, False),
-        ({"maxValues": {"x": _NAN}}, False),
-        ({"minValues": {"x": -_INF}}, False),
-        ({"maxValues": {"x": 7.5}}, False),
-        ({"numRecords": None}, False),
-        ({"numRecords": 5}, False),
-        ({"nullCount": None}, False),
-        ({"nullCount": {"x": 0}}, False),
-    ],
-)
-def test_bounds_are_reused_if_a_checkpoint_has_them_as_structs_only(
-    tmp_path: Path, changes: Mapping[str, Any], is_kept: bool, kind: pa.DataType
-) -> None:
-    rows = pa.table({"x": pa.array([-1.5, _NAN, None, 7.0], kind), "id": range(4)})
-    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
-    for path in paths:
-        pq.write_table(rows, path)
-    make_delta_table(tmp_path, paths, rows.schema)
-    _write_parsed_checkpoint(tmp_path, {**_PARSED, **changes}, kind)
-    assert json.loads(Table(str(tmp_path)).snapshot().files["stats"][0].as_py())
-    _ensure_bounds(tmp_path, is_kept)
-
-
-def _write_parsed_checkpoint(folder: Path, stats: Mapping[str, Any], kind: pa.DataType) -> None:
-    """Write a checkpoint of version 0, with these statistics of each file as a struct only."""
-    log = folder / "_delta_log"
-    lines = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            assert "stats" not in line["add"]
-            line["add"] = {**line["add"], "partitionValues": [], "stats_parsed": stats}
-        if "metaData" in line:
-            line["metaData"] |= {"configuration": []}
-            line["metaData"]["format"] = {"provider": "parquet", "options": []}
-    bounds = pa.struct([("x", kind)])
-    parsed = pa.struct(
-        [
-            ("numRecords", pa.int64()),
-            ("minValues", bounds),
-            ("maxValues", bounds),
-            ("nullCount", pa.struct([("x", pa.int64())])),
-            ("tightBounds", pa.bool_()),
-        ]
-    )
-    add = [
-        ("path", pa.string()),
-        ("partitionValues", pa.map_(pa.string(), pa.string())),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("stats_parsed", parsed),
-    ]
-    schema = pa.schema(
-        [
-            CHECKPOINT_SCHEMA.field("protocol"),
-            CHECKPOINT_SCHEMA.field("metaData"),
-            ("add", pa.struct(add)),
-        ]
-    )
-    rows = pa.Table.from_pylist(lines, schema)
-    pq.write_table(rows, log / f"{0:020d}.checkpoint.parquet")
-
-
-@pytest.mark.parametrize("lower", [0.0, -0.0])
-def test_both_zeros_are_in_bounds_of_zero(tmp_path: Path, lower: float) -> None:
-    rows = pa.table({"x": [0.0, _NAN]})
-    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
-    stats = {"numRecords": 2, "minValues": {"x": lower}, "maxValues": {"x": -lower},
-             "nullCount": {"x": 0}}  # fmt: skip
-    for path in paths:
-        pq.write_table(rows, path)
-    make_delta_table(tmp_path, paths, rows.schema, [json.dumps(stats)] * 2)
-    optimize(tmp_path, "copy")
-    assert '"minValues":{"x":-0.0},"maxValues":{"x":0.0}' in _added_stats(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "is_kept"),
-    [
-        (pa.scalar(1.1, pa.float32()).as_py(), pa.scalar(2.2, pa.float32()).as_py(), True),
-        (1.1, 2.2, False),  # as doubles, these are outside of 1.1f and 2.2f
-    ],
-)
-def test_bounds_of_32_bits_are_compared_as_doubles(
-    tmp_path: Path, lower: float, upper: float, is_kept: bool
-) -> None:
-    rows = pa.table({"x": pa.array([1.1, _NAN, 2.2], pa.float32())})
-    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
-    stats = {"numRecords": 3, "minValues": {"x": lower}, "maxValues": {"x": upper},
-             "nullCount": {"x": 0}}  # fmt: skip
-    for path in paths:
-        pq.write_table(rows, path)
-    make_delta_table(tmp_path, paths, rows.schema, [json.dumps(stats)] * 2)
-    optimize(tmp_path, "copy")
-    assert _are_footer_bounds_kept(find_output(tmp_path)) == is_kept
-
-
-def test_a_file_of_which_a_row_group_is_encoded_is_read(tmp_path: Path) -> None:
-    """The bounds in the log are of all of its rows: another row group may have had them."""
-    schema = pa.schema([("x", pa.float64()), ("text", pa.string())])
-    large = pa.table(
-        {"x": [1.0, _NAN] * 500, "text": [f"{n} {n * n}" for n in range(1000)]}, schema
-    )
-    small = pa.table({"x": [2.0], "text": ["small"]}, schema)
-    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
-    stats = []
-    for path, groups in zip(paths, ([large, small], [large], [large]), strict=True):
-        with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
-            for group in groups:
-                writer.write_table(group)
-        found = {"numRecords": sum(map(len, groups)), "minValues": {"x": 1.0},
-                 "maxValues": {"x": float(len(groups))}, "nullCount": {"x": 0}}  # fmt: skip
-        stats.append(json.dumps(found))
-    make_delta_table(tmp_path, paths, schema, stats)
-    report = optimize(tmp_path, "auto", min_row_group_bytes=5000)
-    assert report.rewritten is not None
-    assert (report.rewritten.groups_copied, report.rewritten.groups_encoded) == (3, 1)
-    assert "x" not in json.loads(_added_stats(tmp_path))["maxValues"]
-    made = find_output(tmp_path)
-    kept = [_are_footer_bounds_kept(made, group=group) for group in (0, 2, 3)]
-    assert kept == [False, True, True]
-
-
-def test_a_file_with_deleted_rows_is_read() -> None:
-    """Its bounds are of deleted rows too: a reader may have found NaN by them."""
-    builder = TableBuilder(
-        MemoryStore("memory://float-bounds-1/t"),
-        [Column("id"), Column("x", "double")],
-        features=["deletionVectors"],
-    )
-    stats = {"numRecords": 4, "minValues": {"x": 1.0}, "maxValues": {"x": 9.0},
-             "nullCount": {"x": 0}, "tightBounds": True}  # fmt: skip
-    rows = [{"id": n, "x": x} for n, x in enumerate([1.0, _NAN, 9.0, 2.0])]
-    paths = builder.append(rows, rows, stats=json.dumps(stats), row_group_rows=2)
-    builder.delete_rows(paths[0], [2, 3])
-    table = Table(builder.store.uri, store=builder.store)
-    report = table.optimize(OptimizeOptions(rewrite="copy", verify="full"))
-    assert report.rewritten is not None
-    assert report.rewritten.groups_copied == 3
-    (text,) = table.snapshot().files["stats"].to_pylist()
-    assert "x" not in json.loads(text)["maxValues"]
-
-
-@pytest.mark.parametrize("mapping", ["name", "id"])
-def test_statistics_have_physical_names(mapping: str) -> None:
-    builder = TableBuilder(
-        MemoryStore(f"memory://float-bounds-{mapping}/t"),
-        [Column("id"), Column("x", "double")],
-        mapping=mapping,
-    )
-    physical = builder.columns[1].physical
-    assert physical != "x"
-    stats = {"numRecords": 2, "minValues": {physical: 1.0}, "maxValues": {physical: 1.0},
-             "nullCount": {physical: 0}}  # fmt: skip
-    rows = [{"id": 0, "x": 1.0}, {"id": 1, "x": _NAN}]
-    builder.append(rows, rows, stats=json.dumps(stats))
-    table = Table(builder.store.uri, store=builder.store)
-    table.optimize(OptimizeOptions(rewrite="copy", verify="full"))
-    (text,) = table.snapshot().files["stats"].to_pylist()
-    assert json.loads(text)["maxValues"][physical] == 1.0
 
 
 def test_a_column_of_nulls_is_not_read(tmp_path: Path) -> None:
