@@ -162,19 +162,6 @@ def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str)
     assert scene.parts() == 0
 
 
-def test_several_parts_are_copied_at_once(scene: Scene) -> None:
-    process = scene.start_until_second_part()
-    while not scene.proxy.find("PUT", _PART.format(3)):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    assert not scene.proxy.find("POST", r"\.parquet\?uploadId="), "the second has no answer yet"
-    scene.proxy.release()
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    scene.ensure_optimized()
-    assert scene.parts() == 0
-
-
 def test_an_encoded_output_leaves_no_parts_either(scene: Scene) -> None:
     scene.add(_error(412, "PreconditionFailed"), "POST", r"\.parquet\?uploadId=")
     with pytest.raises(DeltactlError):
@@ -272,7 +259,6 @@ def test_ranges_that_the_service_does_not_copy_are_read_and_sent(scene: Scene) -
 
 def test_a_later_range_that_the_service_does_not_copy_is_read_and_sent(scene: Scene) -> None:
     scene.add(_error(403, "AccessDenied"), "PUT", _PART.format(2))
-    # The second attempt to send it begins with its first byte again.
     scene.add(_error(503, "SlowDown"), "PUT", _PART.format(2))
     before = requests_sent()
     report = scene.table.optimize(COPIED)
