@@ -57,8 +57,6 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
         yield "being written", f"{hot} of {facts.partitions:,}, {facts.files_a_day:,} files a day"
     if facts.unclustered_bytes is not None:
         yield "not clustered", format_size(facts.unclustered_bytes)
-        if facts.expected_skipping is not None:
-            yield "would be skipped", f"{facts.expected_skipping:.0%} by a clustering column"
     yield "log", f"{format_count(facts.tail_commits, 'commit')} since the checkpoint"
     if facts.reclaimable_bytes is not None:
         files = format_count(facts.reclaimable_files or 0, "file")

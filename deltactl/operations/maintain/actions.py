@@ -233,7 +233,6 @@ class TableFacts:
     files_a_day: int = 0
     hot_partitions: int = 0
     unclustered_bytes: int | None = None
-    expected_skipping: float | None = None
     tail_commits: int = 0
     expired_log_files: int | None = None
     reclaimable_files: int | None = None
@@ -253,7 +252,7 @@ class TableFacts:
         names = (
             "num_files", "size_bytes", "partitions", "small_files", "small_bytes", "rows",
             "deleted_rows",
-            "files_a_day", "hot_partitions", "unclustered_bytes", "expected_skipping",
+            "files_a_day", "hot_partitions", "unclustered_bytes",
             "tail_commits", "expired_log_files", "reclaimable_files", "reclaimable_bytes",
             "orphans", "waiting_files", "waiting_log_files", "stale_manifests",
         )  # fmt: skip

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
@@ -157,22 +156,6 @@ def _note_plan(facts: TableFacts, plan: OptimizePlan) -> None:
     facts.small_bytes = plan.sizes_before.small_bytes
     if plan.layout is not None:
         facts.unclustered_bytes = plan.bytes_to_rewrite - plan.layout.placed_bytes
-        facts.expected_skipping = _expected_skipping(
-            np.asarray(plan.layout.files_after, np.int64), len(plan.layout.request.columns)
-        )
-
-
-def _expected_skipping(outputs: Any, columns: int) -> float | None:
-    """Return the share of files that a query by one of the columns would skip, on average.
-
-    If ``k`` files are placed by ``d`` columns, a query for one value of one column reads about
-    ``k^(1 - 1/d)`` files, so it skips ``1 - k^(-1/d)`` of them.
-    """
-    total = int(outputs.sum()) if len(outputs) else 0
-    if not total:
-        return None
-    skipped = outputs * (1 - np.maximum(outputs, 1) ** (-1.0 / columns))
-    return round(float(skipped.sum() / total), 4)
 
 
 @dataclass(frozen=True, slots=True)
