@@ -29,9 +29,7 @@ VACUUM_START: Final = "VACUUM START"
 
 _FRESH_S: Final = 60
 _BLOCK_BYTES: Final = 8 << 20
-_FEWEST_TO_WALK: Final = 100_000  # a page of a listing has a thousand names
 _NAMES_AT_ONCE: Final = 10_000
-_WALKED_AT_ONCE: Final = 1_000_000
 _SHOWN: Final = 20
 _NO_NAMES: Final = pa.chunked_array([], pa.string())
 
@@ -139,8 +137,6 @@ class AddedFiles:
 
     def _find_gone(self, names: pa.ChunkedArray) -> list[str]:
         """Return the names that have no file. Names on other kinds of storage count as present."""
-        if len(names) >= _FEWEST_TO_WALK:
-            names = self._omit_walked(names)
         names = names.take(pc.sort_indices(names))  # adjacent names share a page of a listing
         gone: list[str] = []
         for start in range(0, len(names), _NAMES_AT_ONCE):
@@ -148,21 +144,6 @@ class AddedFiles:
             found, _ = find_files(self._store, part)
             gone += [name for name, info in found.items() if info is None]
         return gone
-
-    def _omit_walked(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the names that one listing of the whole table does not have."""
-        walked: list[str] = []
-        for batch in self._store.walk():
-            walked += batch
-            if len(walked) >= _WALKED_AT_ONCE:
-                names, walked = _without(names, walked), []
-        return _without(names, walked)
-
-
-def _without(names: pa.ChunkedArray, found: list[str]) -> pa.ChunkedArray:
-    texts = [name.encode("utf-8", "surrogateescape") for name in found]
-    known = pa.array(texts, pa.binary())
-    return names.filter(pc.invert(pc.is_in(names.cast(pa.binary()), value_set=known)))
 
 
 def _read_names(name: str, content: bytes, partition_keys: Iterable[str]) -> pa.ChunkedArray:
