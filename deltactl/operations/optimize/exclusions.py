@@ -27,7 +27,7 @@ from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.open_files import naming_file
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, is_void
+from deltactl.protocol.schema import is_void
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -205,26 +205,9 @@ def _known_leaves(snapshot: Snapshot) -> set[str]:
         leaf
         for field in metadata.schema.fields
         if not is_void(field.type)
-        for leaf in _type_leaves(field.physical_name, field.type)
+        for leaf in _arrow_leaves(field.physical_name, arrow_type(field.type, "physical"))
     }
     return leaves | {name for name in snapshot.properties.row_tracking_columns if name}
-
-
-def _type_leaves(prefix: str, delta_type: DeltaType) -> set[str]:
-    match delta_type:
-        case StructType(fields):
-            return {
-                leaf
-                for field in fields
-                for leaf in _type_leaves(f"{prefix}.{field.physical_name}", field.type)
-            }
-        case ArrayType(element):
-            return _type_leaves(f"{prefix}.list.element", element)
-        case MapType(key, value):
-            entry = f"{prefix}.key_value"
-            return _type_leaves(f"{entry}.key", key) | _type_leaves(f"{entry}.value", value)
-        case _:
-            return _arrow_leaves(prefix, arrow_type(delta_type, "physical"))
 
 
 def _leaves(store: Store, path: str, size_bytes: int) -> set[str]:
