@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from queue import SimpleQueue
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -64,14 +62,13 @@ class ShuffleWork(Generic[T, S, R]):
         read: opens a source.
         key: gives, for each row, its destination and its place there.
         write: takes the number of a destination, its row counts, and its rows with their places (in
-            the schema of the spool). Returns a function that does the remaining work without these
-            rows, and returns the result.
+            the schema of the spool); returns the result.
     """
 
     schema: pa.Schema
     read: Callable[[T], ShuffleSource[S]]
     key: Key
-    write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], Callable[[], R]]
+    write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], R]
 
 
 MakeShuffle: TypeAlias = Callable[[int], ShuffleWork[T, S, R]]
@@ -136,21 +133,21 @@ def shuffle(
     batch_bytes = min(_MOST_BATCH_BYTES, max(_LEAST_BATCH_BYTES, memory_bytes // workers))
     rows = min(_JOINED_ROWS, _ROWS_A_PIECE * len(spool.rows))
 
-    def read(source: T) -> Callable[[], S]:
+    def read(source: T) -> S:
         opened = work.read(source)
         first_row = 0
         for batch in join_batches(opened.batches, work.schema, batch_bytes, rows):
             spool.add(batch, *work.key(batch, first_row))
             first_row += batch.num_rows
-        return opened.finish
+        return opened.finish()
 
-    read_results = _run_all(read, list(sources), workers)
+    read_results = _run_all(read, sources, workers)
     spool.end_adding()
     pa.default_memory_pool().release_unused()  # writing needs blocks of other sizes
     destinations = np.flatnonzero(spool.rows).tolist()
     usual = int(spool.rows.sum()) // max(1, len(destinations))
 
-    def write(destination: int) -> Callable[[], R]:
+    def write(destination: int) -> R:
         counts = RowCounts(int(spool.rows[destination]), usual)
         return work.write(destination, counts, spool.take(destination))
 
@@ -203,34 +200,12 @@ def _join(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     )
 
 
-def _run_all(start: Callable[[A], Callable[[], R]], items: Sequence[A], workers: int) -> list[R]:
-    """Start all items, then finish each item; return the results in the order of ``items``.
-
-    A worker that has no item to start finishes items that others have started, so that no worker
-    waits for the last item. After a failure, no more work is started.
-    """
-    if workers == 1 or len(items) <= 1:
-        return [start(item)() for item in items]
-    results: dict[int, R] = {}
-    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+def _run_all(work: Callable[[A], R], items: Iterable[A], workers: int) -> list[R]:
+    """Return the results in the order of ``items``. After a failure, no more work is started."""
+    if workers == 1:
+        return [work(item) for item in items]
     with ThreadPoolExecutor(workers, thread_name_prefix="deltactl-shuffle") as pool:
-
-        def submit(step: Callable[[], Any], number: int, steps: dict[Future[Any], int]) -> None:
-            future = pool.submit(step)
-            steps[future] = number
-            future.add_done_callback(ended.put)
-
-        started: dict[Future[Any], int] = {}
-        finished: dict[Future[Any], int] = {}
         try:
-            for number, item in enumerate(items):
-                submit(partial(start, item), number, started)
-            while len(results) < len(items):
-                future = ended.get()
-                if future in started:
-                    submit(future.result(), started.pop(future), finished)
-                else:
-                    results[finished.pop(future)] = future.result()
+            return list(pool.map(work, items))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    return [results[number] for number in range(len(items))]

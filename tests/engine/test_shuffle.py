@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -42,10 +42,10 @@ def key(batch: pa.RecordBatch, first_row: int) -> Any:
 
 def write(
     destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-) -> Callable[[], tuple[int, int, list[Any]]]:
+) -> tuple[int, int, list[Any]]:
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(row.pop("place") == row["n"] for row in rows)
-    return lambda: (destination, counts.own, rows)
+    return destination, counts.own, rows
 
 
 _NUMBERS = st.lists(st.integers(0, 99), max_size=20)
@@ -78,32 +78,12 @@ def test_each_row_arrives_once(
 def test_the_first_failure_ends_it(workers: int) -> None:
     def fail(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> Callable[[], tuple[int, int, list[Any]]]:
+    ) -> tuple[int, int, list[Any]]:
         raise ValueError(f"destination {destination}")
 
     work = ShuffleWork(SCHEMA, read, key, fail)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
         shuffle(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_after_the_rows_are_written(workers: int) -> None:
-    started: list[int] = []
-
-    def write_first(
-        destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> Callable[[], int]:
-        started.append(destination)
-
-        def fail() -> int:
-            raise ValueError(f"destination {destination}")
-
-        return fail
-
-    work = ShuffleWork(SCHEMA, read, key, write_first)
-    with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
-        shuffle(work, [[[0, 1, 2, 3, 4]]], spool, workers=workers, memory_bytes=1)
-    assert started
 
 
 def test_rows_come_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

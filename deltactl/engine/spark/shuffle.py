@@ -162,8 +162,7 @@ def _write(
             for batch in decode_rows(data):
                 spool.keep([(0, batch)], int(batch.nbytes))
         own = int(spool.rows[0])
-        finish = work.write(destination, RowCounts(own, usual_rows or own), spool.take(0))
-    return finish()
+        return work.write(destination, RowCounts(own, usual_rows or own), spool.take(0))
 
 
 __all__ = ["PIECE_SCHEMA", "RESULT_SCHEMA", "SOURCE_SCHEMA", "make_reader", "make_writer"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,13 +70,13 @@ def make(fail_at: str, attempt: int) -> ShuffleWork[int, int, tuple[int, RowCoun
 
     def write(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> Callable[[], tuple[int, RowCounts, list[int]]]:
+    ) -> tuple[int, RowCounts, list[int]]:
         if fail_at == "write" and destination == 3:
             raise DataFileError("a full disk")
         found = pa.Table.from_batches(batches, SCHEMA.append(PLACE))
         assert found["place"].to_pylist() == found["n"].to_pylist()
         assert found["text"].to_pylist() == [f"t{n % 9}" for n in found["n"].to_pylist()]
-        return lambda: (destination, counts, found["n"].to_pylist())
+        return destination, counts, found["n"].to_pylist()
 
     return ShuffleWork(SCHEMA, read, key, write)
 
@@ -105,7 +105,7 @@ def test_places_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         batch.schema,
         lambda source: ShuffleSource(iter([batch] * 4), lambda: source),
         lambda batch, first_row: (np.zeros(100, np.int64), np.arange(100)),
-        lambda destination, counts, batches: lambda: None,
+        lambda destination, counts, batches: None,
     )
     assert [number for number, _ in shuffle._read_source(work, 0)] == [0, 0, shuffle.REPORT]
 

@@ -6,7 +6,7 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import reduce
@@ -241,11 +241,8 @@ class _Job:
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> Callable[[], list[Output]]:
-        """Write the rows of a destination as one file, or as a few if there are too many rows.
-
-        Return the step that reads them back: it needs no memory for the rows to write.
-        """
+    ) -> list[Output]:
+        """Write the rows of a destination as one file, or as a few if there are too many rows."""
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
@@ -260,7 +257,7 @@ class _Job:
                 for number, part in enumerate(_split(ordered, rows, limit))
             ]
         self._count_bytes(self._written_bytes)
-        return lambda: [Output(file, self._digest_stored(file)) for file in files]
+        return [Output(file, self._digest_stored(file)) for file in files]
 
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
