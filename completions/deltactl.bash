@@ -200,7 +200,7 @@ _deltactl() {
         check:--files) kind=choices values='exists sizes footers data' ;;
         check:--sample) kind=nothing ;;
         check:--resume) kind=files ;;
-        check:--fix) kind=choices values='missing-files missing-vectors path-encoding' ;;
+        check:--fix) kind=choices values='missing-files missing-vectors path-encoding stats' ;;
         check:--path) kind=nothing ;;
         check:--expect-files) kind=nothing ;;
         check:--engine) kind=choices values='auto spark local' ;;

@@ -85,7 +85,7 @@ class ConvertKeywords(TypedDict, total=False):
 class FixKeywords(TypedDict, total=False):
     """The fields of ``FixOptions``."""
 
-    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding"] | None
+    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding", "stats"] | None
     texts: Sequence[str]
     expect_files: int | None
     drop_files: bool

@@ -27,13 +27,14 @@ class Measured:
     """Counts of a file. Only ``num_rows`` and ``stored_nulls`` include deleted rows.
 
     ``leaves`` has the null counts and bounds of live rows, in the form of ``LeafStats``; bounds
-    exclude NaN.
+    exclude NaN; ``with_nan`` are the leaves that have it in a live row.
     """
 
     num_rows: int = 0
     num_live: int = 0
     leaves: dict[FieldPath, LeafStats] = field(default_factory=dict)
     stored_nulls: dict[FieldPath, int] = field(default_factory=dict)
+    with_nan: set[FieldPath] = field(default_factory=set)
 
 
 def measure_file(
@@ -72,6 +73,8 @@ def measure_file(
             found.stored_nulls[leaf.path] += select_leaf(batch.columns, leaf.path).null_count
             values = select_leaf(live, leaf.path)
             found.leaves[leaf.path] = _merge(found.leaves[leaf.path], values, leaf)
+            if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+                found.with_nan.add(leaf.path)
     return found
 
 

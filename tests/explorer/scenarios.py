@@ -13,6 +13,7 @@ from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.columns import CommitLines
 from deltactl.log.writing import concurrent_deletes
+from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.operations.check.fixes.options import Fix
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
@@ -129,6 +130,7 @@ def one_thread() -> Iterator[None]:
         patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
         # A file for each vector, which can be left behind.
         patch.object(concurrent_deletes, "_MOST_INLINE_BYTES", 0),
+        patch.object(fixes_stats, "_FILES_A_COMMIT", 2),
         patch.object(checkpoint_tasks, "read_ahead", iter),
         patch.object(checkpoint_verify, "read_ahead", iter),
         patch.object(copying, "each_in_parallel", one_after_another),
@@ -188,6 +190,7 @@ def _delete_row(which: str) -> Make:
 
 
 FIX_FILES = _fixed(lambda: tested.fix(kind=Fix.MISSING_FILES, expect_files=1))
+FIX_STATS = _fixed(lambda: tested.fix(kind=Fix.STATS))
 CLONE = _fixed(tested.clone)
 OLD_CLONE = _fixed(lambda: tested.shallow_clone(2))
 
@@ -374,6 +377,20 @@ PAIRS: Sequence[Scenario] = (
     ),
 )
 
+# Of which the files need statistics: ``first`` and ``second`` in one commit, ``other`` in the next.
+STATS: Sequence[Scenario] = tuple(
+    Scenario(f"statistics against {name}", _with_vectors, (FIX_STATS, make), only="conditional")
+    for name, make in (
+        ("append", APPEND),
+        ("deletion vector", _delete_row("second")),
+        ("deletion vector of the last file", _delete_row("other")),
+        ("delete", _delete("other")),
+        ("optimize", OPTIMIZE),
+        ("property", FOREIGN["property"]),
+        ("restore", writers.restore),
+        ("the same", FIX_STATS),
+    )
+)
 # Without readers: they need the file that was lost.
 LOST: Sequence[Scenario] = tuple(
     Scenario(f"missing files against {name}", lost_file, (FIX_FILES, make), only="conditional")
@@ -413,6 +430,6 @@ def with_reader(scenario: Scenario) -> Scenario:
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
-    for plain in (*PAIRS, *TRIPLES)
+    for plain in (*PAIRS, *STATS, *TRIPLES)
     for scenario in (plain, with_reader(plain))
 } | {scenario.name: scenario for scenario in LOST}

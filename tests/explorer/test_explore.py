@@ -12,7 +12,7 @@ from tests.explorer.__main__ import MODELS, stages_of
 from tests.explorer.jobs import Job, opened, search, tell, trusted_clock
 from tests.explorer.machine import Machine, State
 from tests.explorer.programs import Outcome, Program
-from tests.explorer.scenarios import LOST, PAIRS, SCENARIOS, one_thread
+from tests.explorer.scenarios import LOST, PAIRS, SCENARIOS, STATS, one_thread
 from tests.explorer.schedule import Schedule, Step
 from tests.explorer.search import Walker, explore
 from tests.explorer.world import COMMIT, DECISIONS, LOG, Model, Rules, Violation
@@ -21,7 +21,7 @@ from tests.explorer.world import COMMIT, DECISIONS, LOG, Model, Rules, Violation
 _QUICK = [s.name for s in PAIRS if not (s.shared_data or s.only or "checkpoint" in s.name)]
 
 
-@pytest.mark.parametrize("scenario", [*_QUICK, *(it.name for it in LOST)])
+@pytest.mark.parametrize("scenario", [*_QUICK, *(it.name for it in (*LOST, *STATS))])
 def test_every_schedule_of_two_writers(scenario: str) -> None:
     answer = search(Job(scenario, "conditional"))
     assert not answer.violation, answer.violation

@@ -85,7 +85,7 @@ def checkpoint(**options: Any) -> Program:
 
 
 def fix(**options: Any) -> Program:
-    """A repair that changes no row, as far as rows can be read."""
+    """A repair that changes no row, as far as rows can be read; statistics in two commits."""
     chosen = FixOptions(**options)
 
     def run(store: Store, clock: Clock) -> Outcome:
@@ -94,9 +94,9 @@ def fix(**options: Any) -> Program:
             chosen,
             RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
-        return Outcome("done", () if report.version_after is None else (report.version_after,))
+        return Outcome("done", report.versions)
 
-    return Program(f"fix {chosen.kind}", run, real=True, rearranges=False)
+    return Program(f"fix {chosen.kind}", run, real=True, max_commits=2, rearranges=False)
 
 
 def restore(scene: Scene, version: int) -> Program:

@@ -133,6 +133,7 @@ _CHECKS: Final = (
     ["--files", "exists"],
     ["--files", "data"],
     ["--fix", "path-encoding"],
+    ["--fix", "stats"],
     ["--fix", "missing-files"],
     ["--fix", "missing-vectors", "--drop-files"],
 )

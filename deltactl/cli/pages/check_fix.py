@@ -10,6 +10,7 @@ from deltactl.operations.check.fixes.missing import MissingReport
 from deltactl.operations.check.fixes.options import Fix
 from deltactl.operations.check.fixes.path_encoding import PathRepairReport
 from deltactl.operations.check.fixes.report import FixReport
+from deltactl.operations.check.fixes.stats import StatsReport
 from deltactl.operations.check.path_encoding.pairs import PathPair
 from deltactl.units import format_count, format_size
 
@@ -20,10 +21,14 @@ def describe_fix(report: FixReport) -> Iterator[Section]:
         yield from _describe_paths(report)
     elif isinstance(report, MissingReport):
         yield from _describe_missing(report)
+    elif isinstance(report, StatsReport):
+        yield from _describe_stats(report)
 
 
 def question_of(report: FixReport) -> str:
     """Return the question to ask before a fix."""
+    if isinstance(report, StatsReport):
+        return f"Write new statistics of {format_count(report.num_files, 'file')} to the log?"
     if isinstance(report, PathRepairReport):
         files, rows = len(report.chosen), report.num_rows
     else:
@@ -82,6 +87,34 @@ def _describe_missing(report: MissingReport) -> Iterator[Section]:
         count = format_count(report.num_others, "other file")
         lack = "is missing" if is_vectors else "lacks only its deletion vector"
         yield Section(facts=[("note", f"{count} {lack}: see --fix {other}")])
+
+
+def _describe_stats(report: StatsReport) -> Iterator[Section]:
+    if report.num_files == report.num_dropped:
+        said = "Nothing was written" if report.num_left else "Nothing to fix"
+        tone = Tone.CAUTION if report.num_left else Tone.GOOD
+        yield Section((tone(said), f" in version {report.version}"))
+    else:
+        files = format_count(report.num_files - report.num_dropped, "file")
+        verb = "Would write" if report.dry_run else "To write:"
+        said = f"{verb} statistics of {files} of version {report.version}"
+        if report.version_after is not None:
+            said = f"Wrote statistics of {files} in version {report.version_after}"
+        readable = report.rows.filter(report.rows["changed"])
+        yield Section(
+            Tone.STRONG(said),
+            facts=[(reason, f"{n:,}" if n else None) for reason, n in report.counts.items()],
+            table=Table([Column("path", Kind.PATH, tone=Tone.STRONG), Column("reason")], readable),
+        )
+    facts = []
+    if report.num_dropped:
+        files = format_count(report.num_dropped, "file")
+        facts.append(("left", f"{files}, because of other writers: run the fix again"))
+    if report.num_unread:
+        files = format_count(report.num_unread, "file")
+        facts.append(("left", f"{files} that cannot be read: see `deltactl check --files footers`"))
+    if facts:
+        yield Section(facts=facts)
 
 
 def _list_lost(report: MissingReport, is_chosen: bool) -> Table:

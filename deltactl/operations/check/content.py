@@ -95,7 +95,7 @@ class ContentChecker:
         self._store, self._depth, self._findings = store, depth, findings
         self._decodes_vectors = decodes_vectors
         self._match = Matcher(metadata.column_mapping_mode)
-        self._fields = _choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
+        self._fields = choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
         with_defaults = (f for f in self._fields if has_defaults(StructType((f,))))
         self._with_defaults = StructType(tuple(with_defaults))
         leaves = list_leaves(StructType(self._fields))
@@ -183,7 +183,7 @@ class ContentChecker:
             ensure_field_ids(self._match, file.schema, file.logged.data.path)
             stored = FileFields(file.schema)
             held = tuple(
-                leaf for leaf in stated if _is_stored(leaf.path, self._fields, stored, self._match)
+                leaf for leaf in stated if is_stored(leaf.path, self._fields, stored, self._match)
             )
         except DataFileError:
             return stated  # reading the rows reports it
@@ -266,7 +266,7 @@ class _Opened:
         return self.present.logged
 
 
-def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
+def choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     """Return the stored columns whose types deltactl supports."""
     chosen = []
     try:
@@ -285,7 +285,7 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     return tuple(chosen)
 
 
-def _is_stored(
+def is_stored(
     path: FieldPath, fields: Sequence[Field], stored: FileFields, matcher: Matcher
 ) -> bool:
     """Return whether a file has a leaf; search for it as readers do."""
@@ -294,7 +294,7 @@ def _is_stored(
     if index is None or len(path) == 1:
         return index is not None
     assert isinstance(field.type, StructType)
-    return _is_stored(path[1:], field.type.fields, stored.members(index), matcher)
+    return is_stored(path[1:], field.type.fields, stored.members(index), matcher)
 
 
 def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:

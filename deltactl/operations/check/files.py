@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.engine.base import R, Worker
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError, UsageError
 from deltactl.numpy_types import Integers
@@ -87,6 +88,21 @@ class FileCheck:
         """
         done: Mapping[str, BatchResult] = {} if resume is None else resume.done
         yield from (done[p.digest] for p in self._plan if p.digest in done)
+        for digest, result in self.results(partial(check_files, spec), context, done):
+            if resume is not None:
+                resume.note(digest, result)
+            yield result
+        if context.is_cancelled:
+            hint = f"Rerun with the same {option('resume')} FILE to continue."
+            raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
+
+    def results(
+        self, worker: Worker[CheckTask, R], context: RunContext, done: Collection[str] = ()
+    ) -> Iterator[tuple[str, R]]:
+        """Run another worker for each batch that is not ``done``; yield digests and results.
+
+        If the run is cancelled, the results end early.
+        """
         left = [planned for planned in self._plan if planned.digest not in done]
         if not left:
             return
@@ -96,13 +112,8 @@ class FileCheck:
             lambda _: _to_task(next(waiting)),
             [planned.read_bytes for planned in left],
         )
-        for number, result in context.results(partial(check_files, spec), tasks):
-            if resume is not None:
-                resume.note(left[number].digest, result)
-            yield result
-        if context.is_cancelled:
-            hint = f"Rerun with the same {option('resume')} FILE to continue."
-            raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
+        for number, result in context.results(worker, tasks):
+            yield left[number].digest, result
 
     def _tasks(self) -> Iterator[Cut]:
         """Yield batches of files, sorted by path."""

@@ -159,6 +159,36 @@ def test_missing_vectors(cli: RunCli, lost: TableBuilder) -> None:
     assert (ran.code, ran.out.splitlines()[0]) == (0, "Removed 1 deletion vector in version 3")
 
 
+def test_statistics(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder.append([{"id": 1}], [{"id": 2}])
+    (gone,) = builder.append([{"id": 3}], stats=None)
+    (tmp_path / "events" / gone).unlink()
+    words = ("check", "events", "--fix", "stats")
+    ran = cli(*words, "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Would write statistics of 2 files of version 2\n"
+        "  too short  2\n"
+        "  path            reason\n"
+        "  f00001.parquet  too short\n"
+        "  f00002.parquet  too short\n"
+        "\n"
+        "left  1 file that cannot be read: see `deltactl check --files footers`\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl check events --fix stats\n"
+    )
+    ran = cli(*words)
+    assert (ran.code, "Write new statistics of 2 files to the log?" in ran.err) == (6, True)
+    done = cli(*words, "--yes", "-o", "json")
+    result = json.loads(done.out)["result"]
+    assert (done.code, result["versions"], result["files_unread"]) == (3, [3], 1)
+    assert result["reasons"] == {"missing": 0, "too_short": 2, "wrong": 0}
+    assert cli(*words, "--yes").out.startswith("Nothing was written in version 3\n")
+
+
 def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
     ran = cli("check", "events", "--fix", "missing-file")
     assert ran.code == 2

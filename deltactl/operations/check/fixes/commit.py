@@ -139,4 +139,4 @@ def commit_fix(
     """Commit a fix; return its report. The history stays: the fix can be undone by a restore."""
     after = context.transaction(log, CommitBase.of(snapshot)).commit(draft)
     run_after_commit(log, snapshot, after, context, keeps_history=True)
-    return replace(report, version_after=after.version)
+    return replace(report, versions=(after.version,))

@@ -23,6 +23,7 @@ class Fix(StrEnum):
     MISSING_FILES = "missing-files"
     MISSING_VECTORS = "missing-vectors"
     PATH_ENCODING = "path-encoding"
+    STATS = "stats"
 
 
 _ENTRIES: Final = frozenset({"texts", "expect_files"})
@@ -34,7 +35,7 @@ _TAKES: Final[Mapping[Fix | None, frozenset[str]]] = {
 
 
 def to_fix(
-    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding"] | None,
+    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding", "stats"] | None,
 ) -> Fix | None:
     """Return a fix, or the one with this name."""
     return None if kind is None else Fix(kind)
@@ -49,7 +50,8 @@ class FixOptions:
         "Repair findings of one kind. Asks first. missing-files: remove data files that no longer "
         "exist from the table. missing-vectors: the same for files of which only the deletion "
         "vector is missing. path-encoding: remove files whose remove action encodes the path "
-        "differently than the add action does, so that readers still use them",
+        "differently than the add action does, so that readers still use them. stats: compute "
+        "statistics that are missing, too short or wrong",
         flag="fix",
         alone_with=(
             "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 class FixReport(ShortRepr):
     """The result of a fix, or before it the plan; each fix has its own class.
 
-    ``version_after`` is ``None`` if nothing was committed.
+    ``versions`` are those committed.
     """
 
     kind: Fix
     version: int
     table_id: str
     engine: str
-    version_after: int | None = None
+    versions: tuple[int, ...] = ()
     dry_run: bool = False
+
+    @property
+    def version_after(self) -> int | None:
+        """Return the last committed version; ``None`` if nothing was committed."""
+        return self.versions[-1] if self.versions else None
 
     @property
     def is_empty(self) -> bool:

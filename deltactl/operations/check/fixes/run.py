@@ -12,6 +12,7 @@ from deltactl.operations.check.fixes.missing import plan_missing
 from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.path_encoding import plan_paths
 from deltactl.operations.check.fixes.report import Confirm, FixPlan, FixReport
+from deltactl.operations.check.fixes.stats import plan_stats
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 
@@ -19,6 +20,7 @@ _FIXES: Final[Mapping[Fix, Callable[[DeltaLog, FixOptions, RunContext], FixPlan]
     Fix.MISSING_FILES: plan_missing,
     Fix.MISSING_VECTORS: plan_missing,
     Fix.PATH_ENCODING: plan_paths,
+    Fix.STATS: plan_stats,
 }
 
 

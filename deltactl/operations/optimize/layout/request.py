@@ -191,5 +191,5 @@ def _ensure_statistics(
         raise SafetyError(
             f"{what} has no statistics, so queries cannot use it to skip files",
             hint="Add the column to the table property delta.dataSkippingStatsColumns, or raise "
-            "delta.dataSkippingNumIndexedCols.",
+            "delta.dataSkippingNumIndexedCols. Then run `deltactl check TABLE --fix stats`.",
         )
