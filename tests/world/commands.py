@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -18,16 +17,17 @@ from tests.world.steps import (
     change,
     folders,
     random_table,
+    write,
 )
 from tests.world.stores import Ran
-from tests.world.world import Run, World
+from tests.world.world import Chance, Run, World
 from tests.world.writer import DAY_MS, MANIFESTS, VALUES, WITH_MANIFESTS, folder_of
 
 Check = Callable[[World, str, Ran], None]
 _QUARANTINE: Final = "_deltactl/quarantine/"
 
 
-def _optimize(world: World, chance: random.Random) -> None:
+def _optimize(world: World, chance: Chance) -> None:
     place = random_table(world, chance)
     words = chance.choice(([], [], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
     words = words if "--where" not in words or _is_partitioned(world, place) else []
@@ -36,14 +36,22 @@ def _optimize(world: World, chance: random.Random) -> None:
     _on_table(world, chance, "optimize", words, place=place, check=_check_manifests)
 
 
-def _vacuum(world: World, chance: random.Random) -> None:
+def _vacuum(world: World, chance: Chance) -> None:
     place = random_table(world, chance)
     words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
     words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
     words += chance.choice(([], [], ["--quarantine"]))
     kept = chance.choice((0, 0, 2, 3, 3))
     words += ["--keep-last", str(kept)] if kept else []
-    before = _needed_by_last(world, place, kept)
+    apart = chance.apart("vacuum")
+    if apart.random() < 0.5:  # after the writes of the day
+        world.say(write(world, apart))
+    named = _random_version(world, apart, place)
+    words += ["--keep-version", str(named)] if named is not None else []
+    before = _needed_by_versions(world, place, kept, named)
+    other = random_table(world, apart)
+    if other != place and apart.random() < 0.3:
+        words += ["--also-keep-for", address_of(world, apart, other)]
     stored = _quarantine(world, place)
     run = random_run(world, chance, place)
     run.is_attended = chance.random() < 0.6
@@ -57,13 +65,19 @@ def _vacuum(world: World, chance: random.Random) -> None:
         world.model.quarantined[path] = world.now_ms - DAY_MS // 24 + 7 * DAY_MS
 
 
-def _needed_by_last(world: World, place: str, count: int) -> set[str]:
-    """The files that the last versions need, their change data too."""
+def _random_version(world: World, apart: Chance, place: str) -> int | None:
+    """Sometimes a version of a table, for an option."""
+    versions = sorted(world.reader.states(place).keys() & world.model.tables[place].versions.keys())
+    return apart.choice(versions) if versions and apart.random() < 0.2 else None
+
+
+def _needed_by_versions(world: World, place: str, count: int, named: int | None) -> set[str]:
+    """The files that the last versions and one more need, their change data too."""
     table = world.model.tables[place]
     states = world.reader.states(place)
-    chosen = [version for version in sorted(table.versions) if version in states][-count:]
+    known = [version for version in sorted(table.versions) if version in states]
     found: set[str] = set()
-    for version in chosen if count else []:
+    for version in [v for v in known if v == named or v in known[len(known) - count :]]:
         found |= world.reader.paths(place, states[version]) | table.versions[version].feed
     return {path for path in found if world.space.entry(path) is not None}
 
@@ -73,30 +87,33 @@ def _quarantine(world: World, place: str) -> set[str]:
     return {f"{place}/{name}" for name in names if name.startswith(_QUARANTINE)}
 
 
-def _undo(world: World, chance: random.Random) -> None:
+def _undo(world: World, chance: Chance) -> None:
     _on_table(world, chance, "vacuum", ["--undo", "last"])
 
 
-def _purge_quarantine(world: World, chance: random.Random) -> None:
+def _purge_quarantine(world: World, chance: Chance) -> None:
     _on_table(world, chance, "vacuum", ["--purge-quarantine", "--yes"])
 
 
-def _maintain(world: World, chance: random.Random) -> None:
+def _maintain(world: World, chance: Chance) -> None:
     only = chance.choice(([], [], ["--only", "vacuum"], ["--only", "log-cleanup"]))
     _on_table(world, chance, "maintain", only)
 
 
-def _checkpoint(world: World, chance: random.Random) -> None:
+def _checkpoint(world: World, chance: Chance) -> None:
     words = chance.choice(([], ["--cleanup"], ["--cleanup"], ["--cleanup-only"], ["--repair"]))
     is_cleanup = bool(words) and words != ["--repair"]
     if is_cleanup:
         world.model.allow_cleanup()
-    _on_table(world, chance, "checkpoint", words)
+    place, apart = random_table(world, chance), chance.apart("checkpoint")
+    version = None if words else _random_version(world, apart, place)
+    words = words if version is None else ["--version", str(version)]
+    _on_table(world, chance, "checkpoint", words, place=place)
     if is_cleanup:  # others may have changed the properties meanwhile
         world.model.allow_cleanup()
 
 
-def _restore(world: World, chance: random.Random) -> None:
+def _restore(world: World, chance: Chance) -> None:
     place = random_table(world, chance)
     table = world.model.tables[place]
     version = chance.choice(sorted(table.versions))
@@ -125,7 +142,7 @@ def _is_partitioned(world: World, place: str) -> bool:
         return False
 
 
-def _manifest(world: World, chance: random.Random) -> None:
+def _manifest(world: World, chance: Chance) -> None:
     _on_table(world, chance, "generate-manifest", [], check=_check_manifests)
 
 
@@ -139,7 +156,7 @@ _CHECKS: Final = (
 )
 
 
-def _check(world: World, chance: random.Random) -> None:
+def _check(world: World, chance: Chance) -> None:
     words, place = list(chance.choice(_CHECKS)), random_table(world, chance)
     kind = words[1]
     words += ["--yes"] if "--fix" in words else []
@@ -159,7 +176,7 @@ def _count_lost(world: World, place: str, kind: str) -> int:
     return 0
 
 
-def begin_with_commands(world: World, chance: random.Random) -> None:
+def begin_with_commands(world: World, chance: Chance) -> None:
     """Mostly, the directory is a table; many have two addresses, a clone, or a checkpoint."""
     if not world.model.tables and chance.random() < 0.9:
         _run_convert(world, chance, Run("t", world.now_ms))
@@ -172,7 +189,7 @@ def begin_with_commands(world: World, chance: random.Random) -> None:
         run_command(world, chance, "checkpoint", "t", [], Run("t", world.now_ms))
 
 
-def _convert(world: World, chance: random.Random) -> None:
+def _convert(world: World, chance: Chance) -> None:
     places = [place for place in folders(world) if place not in world.model.tables]
     if not places and chance.random() < 0.7:
         raise SkippedError("nothing to convert")
@@ -183,33 +200,37 @@ def _convert(world: World, chance: random.Random) -> None:
     _run_convert(world, chance, run)
 
 
-def _run_convert(world: World, chance: random.Random, run: Run) -> None:
+def _run_convert(world: World, chance: Chance, run: Run) -> None:
     kept = chance.choice(RETENTIONS)
     words = ["--property", f"delta.deletedFileRetentionDuration={kept}"] if kept else []
     run_command(world, chance, "convert", run.place, words, run)
 
 
-def _clone(world: World, chance: random.Random) -> None:
+def _clone(world: World, chance: Chance) -> None:
     source = random_table(world, chance)
     run = random_run(world, chance, source)
     run.source = source
     words = ["--deep" if chance.random() < 0.5 else "--shallow"]
     if chance.random() < 0.3:
         words += ["--version", str(chance.choice(sorted(world.model.tables[source].versions)))]
+    apart = chance.apart("clone")
+    if _is_partitioned(world, source) and apart.random() < 0.2:
+        run.where = apart.choice(VALUES)
+        words += ["--where", f"p = '{run.where}'"]
     _run_clone(world, chance, run, words)
 
 
-def _run_clone(world: World, chance: random.Random, run: Run, words: list[str]) -> None:
+def _run_clone(world: World, chance: Chance, run: Run, words: list[str]) -> None:
     source, target = run.place, world.new_name("clone")
     world.places.append(target)
     if "--shallow" in words or source in world.shallow:
         world.shallow.add(target)
-    else:
+    elif run.where is None:
         world.deep[target] = source
     run_command(world, chance, "clone", source, [address_of(world, chance, target), *words], run)
 
 
-def _sync_clone(world: World, chance: random.Random) -> None:
+def _sync_clone(world: World, chance: Chance) -> None:
     found = [(t, s) for t, s in world.deep.items() if t in world.model.tables]
     found = [(t, s) for t, s in found if s in world.model.tables]
     if not found:
@@ -222,6 +243,7 @@ def _sync_clone(world: World, chance: random.Random) -> None:
     run = random_run(world, chance, chance.choice((source, target)))
     run.source = source
     words = [address_of(world, chance, target), "--deep", "--sync"]
+    words += ["--full"] if chance.apart("sync").random() < 0.3 else []
     ran = run_command(world, chance, "clone", source, words, run)
     if not ran.code and not run.is_disturbed:
         wanted, there = world.model.rows(source), world.reader.latest(target)
@@ -232,7 +254,7 @@ def _sync_clone(world: World, chance: random.Random) -> None:
 
 def _on_table(
     world: World,
-    chance: random.Random,
+    chance: Chance,
     command: str,
     words: list[str],
     place: str | None = None,
@@ -275,7 +297,7 @@ def _check_manifests(world: World, place: str, ran: Ran) -> None:
 
 def take(world: World, name: str, number: int) -> None:
     """Take a step; what it did is a line of the story."""
-    chance = random.Random(number)
+    chance = Chance(number)
     world.model.sync_all()
     try:
         if line := EVERYTHING[name][1](world, chance):

@@ -18,11 +18,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tests.world.reader import Action, Row, State, UnreadableError
+from tests.world.reader import LOG, Action, Row, State, UnreadableError
 from tests.world.writer import DAY_MS, TIMES
 
 if TYPE_CHECKING:
-    from tests.world.world import World
+    from tests.world.world import Run, World
 
 _UNITS = {"hour": 3_600_000, "day": DAY_MS, "week": 7 * DAY_MS}
 _VECTOR_FILE = re.compile(r"(?:^|/)deletion_vector_[^/]*\.bin$")
@@ -160,6 +160,7 @@ class Model:
             if "cdc" in action
         )
         table.versions[version] = Version(tuple(rows), now_ms, feed=feed)
+        self.expire()  # by the properties before
         for action in actions:
             self._note(place, table, action)
         if any("metaData" in action for action in actions):
@@ -238,7 +239,8 @@ class Model:
                 assert run is not None
                 assert run.source is not None
                 source = self.tables[run.source]
-                return source.versions[int(parameters["sourceVersion"])].rows
+                rows = source.versions[int(parameters["sourceVersion"])].rows
+                return [row for row in rows if run.where in (None, row[1])]
             case "RESTORE":
                 assert run is not None
                 target = int(parameters["version"])
@@ -250,12 +252,13 @@ class Model:
                     return rows
                 kept = [row for row in before if row[1] != run.where]
                 return sorted([*kept, *(row for row in rows if row[1] == run.where)], key=repr)
-        if run is None or not run.lost_rows:
+        if run is None or not (run.lost_rows or run.changed_rows):
             return before
-        # The run may have read files before others deleted them.
+        # The run may have read files before others deleted them or wrote them again.
         state = world.reader.states(place)[version]
         gone = self.missing(place, state) | table.lost
         found = world.reader.rows(place, state, frozenset(gone))
+        before = tuple(_as_read(row, run.changed_rows, {*found}) for row in before)
         more = Counter(found) - Counter(before)
         read_before = (row for row in more.elements() if row in run.lost_rows)
         return sorted([*before, *read_before], key=repr)
@@ -330,6 +333,7 @@ class Model:
                 rows -= here
                 for run in world.runs:
                     run.lost_rows |= {row for row in here if row[0] not in changed}
+                    run.changed_rows |= {(changed[n], p): (n, p) for n, p in here if n in changed}
                 kept = [(changed[n], p) for n, p in here.elements() if n in changed]
                 new = tuple(sorted([*rows.elements(), *kept], key=repr))
                 table.versions[version] = replace(table.versions[version], rows=new)
@@ -377,6 +381,15 @@ class Model:
                 if path.rpartition("/")[2] in text:
                     self.is_over = True
 
+    def accept_killed(self, run: Run) -> None:
+        """A run was killed after its commit, and cannot say what another vacuum took before."""
+        for place, table in self.tables.items():
+            states = self._world.reader.states(place)
+            for version in table.versions.keys() & states.keys():
+                is_own = f"{place}/{LOG}/{version:020d}.json" in run.commits
+                if is_own and self.missing(place, states[version]) & run.vacuumed:
+                    self.is_over = True
+
     def allow_cleanup(self) -> None:
         """Somebody asks for a cleanup, whatever the table says of cleanups by themselves."""
         for table in self.tables.values():
@@ -406,6 +419,13 @@ def original(quarantined: str) -> str:
 
 def _info(actions: list[Action]) -> Action:
     return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+
+
+def _as_read(row: Row, changed: dict[Row, Row], found: set[Row]) -> Row:
+    """What a run read of a row before it changed, if that is what it wrote."""
+    while row not in found and row in changed:
+        row = changed[row]
+    return row
 
 
 def interval_ms(properties: dict[str, str], name: str, default: int) -> int:

@@ -14,7 +14,7 @@ from tests.world.commands import EVERYTHING, begin_with_commands, take
 from tests.world.spaces import Bucket, Disk, Kind, Space, set_store_time
 from tests.world.steps import found_world
 from tests.world.stores import entered
-from tests.world.world import START_MS, Failed, World
+from tests.world.world import START_MS, Chance, Failed, World
 from tests.world.writer import DAY_MS
 
 KINDS: tuple[Kind, ...] = ("disk", "disk", "folding", "folding", "shared", "objects", "objects")
@@ -82,7 +82,7 @@ def run_history(history: History, *, keep: Path | None = None) -> Outcome:
 
 def _take_all(world: World, outcome: Outcome) -> None:
     history, checks = outcome.history, Checks(world, world.model)
-    first = random.Random(f"first of {history.seed}")
+    first = Chance(f"first of {history.seed}")
     world.say(f"{history.kind}: {found_world(world, first)}")
     begin_with_commands(world, first)
     for number, name, seed in history.steps:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
 from typing import Final, get_args
 
 from tests.world.stores import Ran, run_deltactl
-from tests.world.world import Action, Fault, Point, PointKind, Run, World
+from tests.world.world import Action, Chance, Fault, Point, PointKind, Run, World
 from tests.world.writer import DAY_MS
 
 _MEANWHILE: Final = {
@@ -32,7 +31,7 @@ _MEANWHILE: Final = {
 
 
 def run_command(
-    world: World, chance: random.Random, command: str, place: str, words: list[str], run: Run
+    world: World, chance: Chance, command: str, place: str, words: list[str], run: Run
 ) -> Ran:
     """Run a command on a place, at one of its addresses."""
     where = " on a terminal" if run.is_attended else ""
@@ -48,6 +47,7 @@ def run_command(
 def _judge(world: World, run: Run, ran: Ran) -> None:
     """What holds of each run, however it ended."""
     if run.is_dead:
+        world.model.accept_killed(run)
         return
     if '"INTERNAL"' in ran.text:
         world.fail("internal error", ran.text[-600:])
@@ -59,13 +59,13 @@ def _judge(world: World, run: Run, ran: Ran) -> None:
         world.fail("commit acknowledged, but not durable", ran.text[:200])
 
 
-def address_of(world: World, chance: random.Random, place: str) -> str:
+def address_of(world: World, chance: Chance, place: str) -> str:
     others = [name for name, where in world.seconds.items() if where == place]
     name = chance.choice(others) if others and chance.random() < 0.5 else place
     return world.space.address(name)
 
 
-def random_run(world: World, chance: random.Random, place: str) -> Run:
+def random_run(world: World, chance: Chance, place: str) -> Run:
     """How a run on a place goes."""
     run = Run(place, world.now_ms, _random_offset(world, chance))
     if world.runs:  # one thing inside another is enough
@@ -82,7 +82,7 @@ def random_run(world: World, chance: random.Random, place: str) -> Run:
     return run
 
 
-def _random_offset(world: World, chance: random.Random) -> int:
+def _random_offset(world: World, chance: Chance) -> int:
     """Most clocks are right. On one machine's disk, one that was wrong is right from then on.
 
     There, files are also kept for a day less: nothing else shows that the clock is ahead.
@@ -99,7 +99,7 @@ def _random_offset(world: World, chance: random.Random) -> int:
     return int(days * DAY_MS)
 
 
-def _random_point(world: World, chance: random.Random) -> Point:
+def _random_point(world: World, chance: Chance) -> Point:
     kinds: list[PointKind] = ["call", "write", "write", "commit", "later", "later"]
     if world.kind == "objects":
         kinds.append("commit")

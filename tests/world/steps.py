@@ -5,14 +5,13 @@ Each step is a general action; its parameters are chance. A step that cannot be 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from tests.world.model import Landed, interval_ms
 from tests.world.reader import LOG, Action, Row
-from tests.world.world import Point, Run, World
+from tests.world.world import Chance, Point, Run, World
 from tests.world.writer import (
     DAY_MS,
     TIMES,
@@ -30,7 +29,7 @@ class SkippedError(Exception):
     """The step cannot be taken here."""
 
 
-Take = Callable[[World, random.Random], str | None]
+Take = Callable[[World, Chance], str | None]
 """Takes a step; gives a line that tells it, if it told none."""
 
 RETENTIONS: Final = (None, "interval 2 days", "interval 2 days", "interval 3 days")
@@ -56,14 +55,14 @@ _PASSING: Final = (
 )
 
 
-def found_world(world: World, chance: random.Random) -> str:
+def found_world(world: World, chance: Chance) -> str:
     """Make what is there at first: a table, or a directory that a producer writes to."""
     if chance.random() < 0.6:
         traits = _random_traits(chance)
         Writer(world, "t").create(traits)
         _append(world, "t", chance)
         for _ in range(chance.randint(2, 5)):
-            _write(world, chance)
+            write(world, chance)
             world.pass_time(chance.choice(_PASSING[:4]))
         return f"a table, {dict(traits.properties)}" + (
             ", partitioned" if traits.partitioned else ""
@@ -74,7 +73,7 @@ def found_world(world: World, chance: random.Random) -> str:
     return "a directory of Parquet files"
 
 
-def _random_traits(chance: random.Random) -> Traits:
+def _random_traits(chance: Chance) -> Traits:
     properties = {"delta.checkpointInterval": chance.choice(("1", "2", "3", "10"))}
     for name in ("deletedFileRetentionDuration", "logRetentionDuration"):
         kept = chance.choice(RETENTIONS)
@@ -93,7 +92,7 @@ def _random_traits(chance: random.Random) -> Traits:
     return Traits(chance.random() < 0.6, vectors, properties)
 
 
-def random_table(world: World, chance: random.Random) -> str:
+def random_table(world: World, chance: Chance) -> str:
     """The place of a table; most often the first one, or the one where a run is in progress."""
     places = list(world.model.tables)
     if not places:
@@ -103,11 +102,11 @@ def random_table(world: World, chance: random.Random) -> str:
     return places[0] if chance.random() < 0.7 else chance.choice(places)
 
 
-def _random_value(chance: random.Random, is_partitioned: bool) -> str | None:
+def _random_value(chance: Chance, is_partitioned: bool) -> str | None:
     return chance.choice(VALUES) if is_partitioned else None
 
 
-def _append(world: World, place: str, chance: random.Random) -> str:
+def _append(world: World, place: str, chance: Chance) -> str:
     """Some writers do not know all features of the table.
 
     Some look whether the next version exists, and put it a while later.
@@ -148,7 +147,7 @@ def _put(world: World, run: Run, writer: Writer, actions: list[Action], rows: li
     world.say(f"append, version {version} of {place}" + (", replaced" if run.replaced else ""))
 
 
-def _write(world: World, chance: random.Random) -> str:
+def write(world: World, chance: Chance) -> str:
     place = random_table(world, chance)
     writer, rows = Writer(world, place), list(world.model.rows(place))
     kind = chance.choice(
@@ -195,7 +194,7 @@ def _adopt(
     writer: Writer,
     place: str,
     rows: list[tuple[int, str | None]],
-    chance: random.Random,
+    chance: Chance,
 ) -> str:
     """A writer takes a landed file into the table, as ``COPY INTO`` and others do."""
     found = [path for path in world.model.landed if path.startswith(f"{place}/")]
@@ -211,7 +210,7 @@ def _adopt(
     return f"{path} is taken in by version {version}"
 
 
-def _alter(world: World, chance: random.Random) -> str:
+def _alter(world: World, chance: Chance) -> str:
     place = random_table(world, chance)
     writer = Writer(world, place)
     name, value = chance.choice(_CHANGES)
@@ -222,7 +221,7 @@ def _alter(world: World, chance: random.Random) -> str:
     return f"{name} = {value}, version {version} of {place}"
 
 
-def _vacuum_by_spark(world: World, chance: random.Random) -> str:
+def _vacuum_by_spark(world: World, chance: Chance) -> str:
     """As VACUUM of Delta on Spark: it knows live files and tombstones, and nothing else."""
     place = random_table(world, chance)
     if world.run is not None and world.run.place in world.model.tables:
@@ -242,6 +241,9 @@ def _vacuum_by_spark(world: World, chance: random.Random) -> str:
         is_hidden = any(p[0] in "_." and not p.startswith("_change") for p in name.split("/"))
         if not is_hidden and path not in needed and entry.modified_ms < before_ms:
             gone.append(path)
+    for run in world.runs:
+        if not run.commits:
+            run.vacuumed |= {*gone}
     for path in gone:
         world.model.lose(path, spared=place)
         world.space.delete(path)
@@ -249,15 +251,13 @@ def _vacuum_by_spark(world: World, chance: random.Random) -> str:
     return f"another program vacuums {place}: {len(gone)} files"
 
 
-def _land(world: World, chance: random.Random) -> str:
+def _land(world: World, chance: Chance) -> str:
     place = chance.choice(folders(world))
     is_partitioned = any(name.startswith("p=") for name in world.space.files(place))
     return _land_in(world, place, chance, is_partitioned, chance.choice((0, 0, 0, 1, 30)) * DAY_MS)
 
 
-def _land_in(
-    world: World, place: str, chance: random.Random, is_partitioned: bool, age_ms: int
-) -> str:
+def _land_in(world: World, place: str, chance: Chance, is_partitioned: bool, age_ms: int) -> str:
     """A file arrives, written or renamed into place: then it keeps its time."""
     value, like_delta = _random_value(chance, is_partitioned), chance.random() < 0.35
     number = world.new_rows(1)[0]
@@ -273,7 +273,7 @@ def _land_in(
     return f"{path} lands, {age_ms // DAY_MS} days old"
 
 
-def _rewrite_in_place(world: World, chance: random.Random) -> str:
+def _rewrite_in_place(world: World, chance: Chance) -> str:
     """A producer writes a file that it landed again, under the same name: mostly a live one."""
     found = sorted(path for path in world.model.produced if world.space.entry(path))
     if not found:
@@ -292,9 +292,9 @@ def _rewrite_in_place(world: World, chance: random.Random) -> str:
     return f"{path} is written again"
 
 
-def change(world: World, chance: random.Random) -> str:
+def change(world: World, chance: Chance) -> str:
     """A writer or a producer changes rows."""
-    return chance.choice((_write, _rewrite_in_place))(world, chance)
+    return chance.choice((write, _rewrite_in_place))(world, chance)
 
 
 def _live_files(world: World) -> set[str]:
@@ -303,7 +303,7 @@ def _live_files(world: World) -> set[str]:
     return {path for place, state in latest for path in world.reader.paths(place, state)}
 
 
-def _lose(world: World, chance: random.Random) -> str:
+def _lose(world: World, chance: Chance) -> str:
     place = random_table(world, chance)
     found = sorted(world.reader.paths(place, Writer(world, place).state))
     found = [path for path in found if world.space.entry(path) and path.endswith(".parquet")]
@@ -315,16 +315,16 @@ def _lose(world: World, chance: random.Random) -> str:
     return f"somebody deletes {path}"
 
 
-def _pass(world: World, chance: random.Random) -> str:
+def _pass(world: World, chance: Chance) -> str:
     """Time passes, sometimes with a job that writes or, during a run, vacuums each night."""
     ms = chance.choice(_PASSING)
     world.pass_time(ms)
     if world.model.tables and chance.random() < (0.7 if world.run is None else 0.3):
-        world.say((_write if world.run is None else _vacuum_by_spark)(world, chance))
+        world.say((write if world.run is None else _vacuum_by_spark)(world, chance))
     return f"{ms / DAY_MS:.3g} days passed"
 
 
-def _copy(world: World, chance: random.Random) -> None:
+def _copy(world: World, chance: Chance) -> None:
     place = _place_of_run(world, chance) or chance.choice(_self_contained(world))
     target, how = (
         world.new_name("copy"),
@@ -344,7 +344,7 @@ def _copy(world: World, chance: random.Random) -> None:
         world.take("convert", chance.getrandbits(32))  # who has no log may want one
 
 
-def _move(world: World, chance: random.Random) -> str:
+def _move(world: World, chance: Chance) -> str:
     places = folders(world)
     back = [o for o, new in world.moved.items() if new in places and o not in world.seconds]
     place, target = chance.choice(places), world.new_name("moved")
@@ -360,7 +360,7 @@ def _move(world: World, chance: random.Random) -> str:
     return f"{place} is renamed to {target}"
 
 
-def add_address(world: World, chance: random.Random) -> str:
+def add_address(world: World, chance: Chance) -> str:
     place = _place_of_run(world, chance) or chance.choice(folders(world))
     name = world.new_name("also")
     world.space.add_address(name, place)
@@ -368,7 +368,7 @@ def add_address(world: World, chance: random.Random) -> str:
     return f"{name} is another address of {place}"
 
 
-def _place_of_run(world: World, chance: random.Random) -> str | None:
+def _place_of_run(world: World, chance: Chance) -> str | None:
     """Sometimes the place of the run in progress, unless it is a shallow clone."""
     place = world.run.place if world.run is not None and chance.random() < 0.8 else None
     return None if place in world.shallow else place
@@ -388,7 +388,7 @@ def _self_contained(world: World) -> list[str]:
 
 
 STEPS: Final[Mapping[str, tuple[int, Take]]] = {
-    "write": (16, _write),
+    "write": (16, write),
     "alter": (6, _alter),
     "land": (7, _land),
     "rewrite in place": (7, _rewrite_in_place),

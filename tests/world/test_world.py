@@ -8,10 +8,10 @@ import pytest
 
 from tests.world.__main__ import main
 from tests.world.reverts import REVERTS, Revert
-from tests.world.run import make_history, run_history, shrink
+from tests.world.run import make_history, run_history
 
 pytestmark = pytest.mark.thorough
-SEEDS = range(1, 13)
+SEEDS = range(1, 8)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,6 @@ def test_a_failure_is_shown_with_the_steps_that_lead_to_it(
     revert = REVERTS[0]
     seed = revert.seed or 0
     with revert.apply():
-        shortest = shrink(run_history(make_history(seed)))
-        assert len(shortest.history.steps) < len(make_history(seed).steps)
         assert main(["--seed", str(seed), "--count", "1"]) == 1
-    said = capsys.readouterr().out
-    assert f"python -m tests.world --seed {seed} --steps " in said
+    said = capsys.readouterr().out.partition(f"python -m tests.world --seed {seed} --steps ")
+    assert 1 <= len(said[2].splitlines()[0].split(",")) < len(make_history(seed).steps) / 2

@@ -30,6 +30,18 @@ _WRITES = frozenset(
 _IN_PARTS = frozenset(["close", "copy_files", "delete_many", "move_many"])
 """A kill may come in the middle of these."""
 
+
+class Chance(random.Random):
+    """What is chance in a step. A draw that is made apart does not move the others."""
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__(seed)
+        self._seed = seed
+
+    def apart(self, name: str) -> Chance:
+        return Chance(f"{name} of {self._seed}")
+
+
 PointKind = Literal["call", "write", "commit", "later", "link", "sync", "copy"]
 """Calls of the store; those that write; that put a commit; all calls after the first commit. And on
 disks three calls of the operating system: the link that gives a commit its name, the fsync of a
@@ -58,8 +70,10 @@ class Fault:
 class Run:
     """A run of deltactl in progress: its clock, what happens meanwhile, and what it may change.
 
-    ``lost_rows`` are of files that others deleted since it began; ``target`` is the version that is
+    ``lost_rows`` are of files that others deleted since it began; ``changed_rows`` are rows of
+    files that others wrote again, with what they were; ``target`` is the version that is
     restored, which a log cleanup may remove before the commit.
+    ``vacuumed`` are files that another program took before the run committed.
     ``commits`` are those that are in a log; ``acknowledged`` those that the store confirmed;
     ``replaced`` is one that another writer replaced.
     """
@@ -80,6 +94,8 @@ class Run:
     links_commit: bool = False
     is_unsynced: bool = False
     lost_rows: set[Row] = field(default_factory=set)
+    changed_rows: dict[Row, Row] = field(default_factory=dict)
+    vacuumed: set[str] = field(default_factory=set)
     commits: list[str] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
     replaced: str | None = None
