@@ -32,6 +32,8 @@ from tests.support.managed_tables import ADD_COMMIT, LOAD, REPORT, permitting
 from tests.support.object_servers import ServerMissingError
 from tests.support.table_builder import START_MS, commit_path
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
 BUSY = json.dumps({"error": {"message": "busy", "type": "ResourceExhaustedException", "code": 429}})
 GONE = b'{"error": {"message": "none", "type": "NotFoundException", "code": 404}}'
 STAGED = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"

@@ -43,7 +43,7 @@ _VARIABLES = (
 )  # fmt: skip
 _MARK = "Pl4nt3dAs"
 
-pytestmark = UNCLOSED_SESSIONS
+pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.usefixtures("short_pauses")]
 
 
 @pytest.fixture

@@ -43,14 +43,13 @@ def address(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def spark(folder: Path, address: str) -> Iterator[HiveSpark]:
     running = HiveSpark(folder, address)
+    for number in (1, 2):
+        rows = pa.table({"id": [number], "day": ["a"]})
+        deltalake.write_deltalake(folder / "external", rows, partition_by=["day"], mode="append")
     running.sql(
         "CREATE DATABASE sales",
-        "CREATE TABLE sales.managed USING delta AS SELECT 1L AS id, 'a' AS day",
-        "INSERT INTO sales.managed VALUES (2L, 'b')",
-        f"CREATE TABLE sales.external (id BIGINT, day STRING) USING delta PARTITIONED BY (day) "
-        f"LOCATION '{folder}/external'",
-        "INSERT INTO sales.external VALUES (1L, 'a')",
-        "INSERT INTO sales.external VALUES (2L, 'a')",
+        "CREATE TABLE sales.managed USING delta AS SELECT id, 'a' AS day FROM range(2)",
+        f"CREATE TABLE sales.external USING delta LOCATION '{folder}/external'",
         "CREATE TABLE sales.pq USING parquet AS SELECT 1L AS id",
         "CREATE VIEW sales.seen AS SELECT 1L AS id",
     )

@@ -21,6 +21,8 @@ from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 from tests.support.unity_stub import UnityStub, unity_stub, vend_keys_of_minio
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
 NAME = "uc://main.sales.orders"
 MARK = "Pl4nt3dAs"
 MINIO = pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
@@ -126,7 +128,7 @@ def test_no_secret_of_a_catalog_is_shown(
     assert not [path for path in written if MARK.encode() in path.read_bytes()]
 
 
-LIFETIME_SECONDS = 14
+LIFETIME_SECONDS = 8
 
 
 def sign(operation: str) -> dict[str, Any]:
@@ -149,7 +151,7 @@ def sign(operation: str) -> dict[str, Any]:
 def test_a_run_outlives_its_credentials(
     unity: UnityStub, server: ObjectServer, root: str, tmp_path: Path
 ) -> None:
-    upload(server, root, tmp_path / "t", 20)
+    upload(server, root, tmp_path / "t", 12)
     place = root.replace("az://lake", f"abfss://lake@{AZURE_ACCOUNT}.dfs.core.windows.net")
     unity.add("main.sales.orders", place)
     unity.vend = sign
@@ -159,8 +161,8 @@ def test_a_run_outlives_its_credentials(
         RATE_OPTION: "4",
     }
     table = Table(NAME, options)
-    assert table.optimize().files_removed == 20
+    assert table.optimize().files_removed == 12
     assert len(unity.bodies) >= 2
     assert {body["operation"] for body in unity.bodies} == {"READ_WRITE"}
-    assert table.scan().read_all().num_rows == 20
+    assert table.scan().read_all().num_rows == 12
     assert unity.bodies[-1]["operation"] == "READ"

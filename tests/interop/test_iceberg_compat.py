@@ -32,11 +32,12 @@ def _make(spark: SparkSession, path: Path, version: int) -> None:
         + ")"
     )
     nested = ", array(array(1, null), null), map('k', named_struct('b', array(2)))"
-    for number in range(4):
+    for number in range(2):
         spark.sql(
-            f"INSERT INTO delta.`{path}` SELECT {number}, timestamp'2024-01-01 00:00:00', "
-            f"named_struct('a', 'x'), date'2024-01-0{1 + number % 2}'"
+            f"INSERT INTO delta.`{path}` SELECT int(id), timestamp'2024-01-01 00:00:00', "
+            "named_struct('a', 'x'), date_add(date'2024-01-01', int(id % 2))"
             + ("" if version == 1 else nested)
+            + f" FROM range({2 * number}, {2 * number + 2}, 1, 1)"
         )
 
 

@@ -82,7 +82,7 @@ def test_a_restore_commits_the_same_actions_as_spark(tmp_path: Path, name: str) 
 
 # All commits are those that Spark writes, as the test above shows. So a few, which have most
 # features, are enough here.
-GOES_ON = ("deletion vectors", "row tracking", "column mapping")
+GOES_ON = ("row tracking", "column mapping")
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,12 +30,10 @@ _VALUES: Final = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=["true", "false"])
-def table(
-    request: pytest.FixtureRequest, delta_spark: SparkSession, tmp_path: Path
-) -> tuple[Path, bool]:
+@pytest.fixture(scope="module")
+def template(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three files with one shredding, and one with another."""
-    path = tmp_path / "t"
+    path = tmp_path_factory.mktemp("shredded") / "t"
     delta_spark.sql(
         f"CREATE TABLE delta.`{path}` (id INT, v VARIANT) USING DELTA TBLPROPERTIES ("
         "'delta.enableVariantShredding'='true', 'delta.enableDeletionVectors'='true')"
@@ -53,10 +52,20 @@ def table(
     finally:
         delta_spark.conf.unset(_SHREDDING)
         delta_spark.conf.unset(_WRITING)
-    delta_spark.sql(
-        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
-        f"('delta.enableVariantShredding'='{request.param}')"
-    )
+    return path
+
+
+@pytest.fixture(params=["true", "false"])
+def table(
+    request: pytest.FixtureRequest, delta_spark: SparkSession, template: Path, tmp_path: Path
+) -> tuple[Path, bool]:
+    """A copy, for which shredding is switched off or not."""
+    path = tmp_path / "t"
+    shutil.copytree(template, path)
+    if request.param == "false":
+        delta_spark.sql(
+            f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableVariantShredding'='false')"
+        )
     return path, request.param == "true"
 
 

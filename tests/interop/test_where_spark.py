@@ -16,11 +16,14 @@ import pytest
 from deltactl import PredicateError, Table
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.protocol.partitions import lookup_map
+from tests.support.delta_spark import SHARED_SESSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_REFUSED: Final = 0.02
+pytestmark = SHARED_SESSION
+
 TYPES: Final = {
     "b": "TINYINT",
     "i": "INT",

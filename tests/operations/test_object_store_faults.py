@@ -29,7 +29,6 @@ from tests.support.object_store_fixtures import (
     ALL_SERVERS,
     UNCLOSED_SESSIONS,
     choose_servers,
-    shorten_pauses,
 )
 from tests.support.table_builder import Column, TableBuilder, multiset
 
@@ -46,7 +45,7 @@ FAULTS: dict[str, Fault] = {
 # Of stores that are told to slow down, few are told so at every second request.
 PASSING = {"busy": 6, "busy after": 6}
 
-pytestmark = UNCLOSED_SESSIONS
+pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.usefixtures("short_pauses")]
 
 
 def _optimize(table: Table) -> None:
@@ -104,11 +103,6 @@ def _check(command: str, fault: str, server: ObjectServer, root: str) -> None:
     assert multiset(quiet.scan().read_all().to_pylist()) == multiset(builder.rows())
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_pauses(monkeypatch)
-
-
 @pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 @pytest.mark.parametrize(
     ("command", "fault"),
@@ -116,9 +110,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ("optimize", "cut after"),
         ("optimize", "half a body"),
         ("vacuum", "cut after"),
-        ("vacuum", "half a body"),
-        ("checkpoint", "cut after"),
-        ("checkpoint", "half a body"),
         ("checkpoint", "busy"),
     ],
 )

@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from deltactl.parquet.nested import walk_arrays, walk_leaves, walk_types
 from deltactl.protocol.actions import Metadata
@@ -16,6 +16,7 @@ from tests.parquet.tables import tables
 MAPS = pa.map_(pa.string(), pa.list_(pa.struct({"x": pa.int8(), "y": pa.float32()})))
 
 
+@settings(max_examples=40)
 @given(tables())
 def test_leaves_have_the_paths_and_order_of_parquet(made: tuple[Metadata, pa.Table]) -> None:
     table = made[1]

@@ -32,7 +32,11 @@ from tests.support.object_servers import (
 )
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
 
-pytestmark = [pytest.mark.xdist_group("s3"), *UNCLOSED_SESSIONS]
+pytestmark = [
+    pytest.mark.xdist_group("s3"),
+    pytest.mark.usefixtures("short_pauses"),
+    *UNCLOSED_SESSIONS,
+]
 
 _numbers = itertools.count()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.log.committers import settle
 from deltactl.storage.network import retry
 from deltactl.storage.objects import connect
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
@@ -39,14 +40,20 @@ def choose_servers(*kinds: str, explored: Sequence[str] = ()) -> list[Any]:
 ALL_SERVERS = choose_servers(*SERVERS)
 
 
-def shorten_pauses(patch: pytest.MonkeyPatch) -> None:
-    """Let requests that failed be sent again at once: by us, botocore (DynamoDB) and gcsfs.
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests that failed be sent again at once: by us, urllib3, botocore and gcsfs.
 
     For clients that are made afterwards. How often they are sent does not change.
     """
-    patch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)
-    patch.setattr("botocore.retryhandler.delay_exponential", lambda *_, **__: 0.01)
-    patch.setattr("gcsfs.retry.min", lambda *_: 0.01, raising=False)
+    monkeypatch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(settle, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("urllib3.Retry.get_backoff_time", lambda _: 0.01)
+    monkeypatch.setattr("botocore.retryhandler.delay_exponential", lambda *_, **__: 0.01)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
+    )
+    monkeypatch.setattr("gcsfs.retry.min", lambda *_: 0.01, raising=False)
 
 
 class Servers:

@@ -324,15 +324,18 @@ _IN_PARTS: Final = frozenset(["copy_files", "delete_many", "move_many", "put", "
 
 
 def fault_points(
-    calls: Sequence[tuple[str, str]], when: Literal["before", "after"]
+    calls: Sequence[tuple[str, str]],
+    when: Literal["before", "after"],
+    action: Literal["error", "crash"],
 ) -> Iterator[int]:
     """Each call that a fault is worth a try at, counted from 1.
 
     A call that changes nothing fails in one way: neither the caller nor the store can tell
-    whether it failed before or after its effect. So "after" leaves those calls to "before".
+    whether it failed before or after its effect. So "after" leaves those calls to "before". A
+    process that dies at such a call leaves what it leaves if it dies before the next change.
     """
     for at, (method, _) in enumerate(calls, 1):
-        if when == "before" or method not in _READS:
+        if method not in _READS or (when == "before" and action == "error"):
             yield at
 
 

@@ -8,6 +8,7 @@ succeeded. After a success, a writer that looks and then puts may have replaced 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from deltactl.errors import (
     CommitDamagedError,
@@ -20,6 +21,7 @@ from deltactl.log.committers.committer import CommitFacts, Committer
 from deltactl.storage.store import Store
 
 _SETTLE_ATTEMPTS = 5
+_FIRST_PAUSE_SECONDS: Final = 0.2
 
 Sleep = Callable[[float], None]
 
@@ -107,7 +109,7 @@ def _attempts(sleep: Sleep) -> Iterator[int]:
     """Yield the numbers of the attempts; wait before each but the first."""
     for attempt in range(_SETTLE_ATTEMPTS):
         if attempt:
-            sleep(0.1 * 2**attempt)
+            sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         yield attempt
 
 

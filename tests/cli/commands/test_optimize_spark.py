@@ -73,8 +73,15 @@ def ensure_done(table: Path, arguments: list[str]) -> str:
     return err
 
 
-@pytest.mark.parametrize("master", [pytest.param("local-cluster[1,1,1024]", marks=ON_CLUSTER)])
-def test_on_an_executor_in_a_process_of_its_own(table: Path, tmp_path: Path, master: str) -> None:
+@pytest.mark.parametrize(
+    "master",
+    [
+        pytest.param("local[1]", marks=ON_CLUSTER),
+        # An executor in a process of its own, as those of a Spark Connect server are.
+        pytest.param("local-cluster[1,1,1024]", marks=[*ON_CLUSTER, pytest.mark.slow]),
+    ],
+)
+def test_on_a_session_of_its_own(table: Path, tmp_path: Path, master: str) -> None:
     """Neither logs nor Spark's own records of plans and jobs hold a storage option."""
     events = tmp_path / "events-log"
     events.mkdir()

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -36,6 +36,7 @@ def replay(remove: Action, read_before: BitMap64, deleted: set[int]) -> tuple[st
     return target, found
 
 
+@settings(max_examples=40)
 @given(
     before=st.lists(st.sets(st.integers(0, 4), max_size=4), min_size=3, max_size=3),
     later=st.lists(st.sets(st.integers(0, 4)), min_size=3, max_size=3),

@@ -172,7 +172,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
     survived: set[tuple[str, str]] = set()
-    for at in fault_points(calls_of(builder, options), when):
+    for at in fault_points(calls_of(builder, options), when, "crash"):
         faulty = FaultyStore(builder.store, Fault(at, "crash", when))
         with opened_as(faulty):
             try:
@@ -193,7 +193,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
 def test_a_write_truncated_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
-    for at in fault_points(calls_of(builder, options), "after"):
+    for at in fault_points(calls_of(builder, options), "after", "crash"):
         faulty = FaultyStore(builder.store, Fault(at, "tear"))
         with opened_as(faulty), pytest.raises(Crash):
             run(faulty, options)
@@ -209,7 +209,7 @@ def test_an_error_at_any_call_is_reported_or_overcome(
 ) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
-    for at in fault_points(calls_of(builder, options), when):
+    for at in fault_points(calls_of(builder, options), when, "error"):
         faulty = FaultyStore(builder.store, Fault(at, "error", when))
         with opened_as(faulty):
             try:

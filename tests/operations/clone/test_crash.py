@@ -78,7 +78,7 @@ def faults(stage: Stage, kind: Any, when: Any) -> Iterator[tuple[FaultyStore, Fa
     stage.rewind()
     for side in (0, 1):
         calls = counted[side].calls
-        for at in fault_points(calls, when):
+        for at in fault_points(calls, when, kind):
             stores = [FaultyStore(stage.source), FaultyStore(stage.target)]
             stores[side] = FaultyStore((stage.source, stage.target)[side], Fault(at, kind, when))
             yield stores[0], stores[1], f"{('source', 'target')[side]}: {calls[at - 1]}"
@@ -117,4 +117,5 @@ def test_there_is_no_table_or_the_whole(kind: str, fault: Any, when: Any) -> Non
             stage.clone(stage.source, stage.target)
         assert stage.read() == [2, 3, 4], call
         stage.rewind()
-    assert seen == {False, True}
+    # The last write of a shallow clone is its commit.
+    assert seen == {False, True} or (seen == {False} and (fault, when) == ("crash", "before"))

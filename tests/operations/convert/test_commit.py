@@ -118,7 +118,7 @@ def test_what_fails_at_any_call_leaves_before_or_after(
     before = store.contents()
     faulty = FaultyStore(store)
     assert run(faulty).files_added
-    points = list(fault_points(faulty.calls, when))
+    points = list(fault_points(faulty.calls, when, action))
     failures = 0
     for at in points:
         store.restore(before)

@@ -264,7 +264,7 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
     faulty = FaultyStore(builder.store)
     generate(faulty)
     after = builder.store.contents()
-    for at in fault_points(faulty.calls, when):
+    for at in fault_points(faulty.calls, when, action):
         builder.store.restore(before)
         try:
             generate(FaultyStore(builder.store, Fault(at, action, when)))

@@ -130,7 +130,7 @@ def live_or_old(scene: Scene) -> set[str]:
 def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, when: Any) -> None:
     scene = set_scene()
     calls = count_calls(scene, options)
-    for at in fault_points(calls, when):
+    for at in fault_points(calls, when, "crash"):
         faulty = FaultyStore(scene.store, Fault(at, "crash", when))
         with opened_as(faulty), pytest.raises(Crash):
             optimize(faulty, options)
@@ -163,7 +163,7 @@ def test_an_error_at_any_call_is_reported_and_leaves_before_or_after(
     """One failing call, whichever: a report or an error of ours; nothing lost, nothing twice."""
     scene = set_scene()
     calls = count_calls(scene, options)
-    for at in fault_points(calls, when):
+    for at in fault_points(calls, when, "error"):
         faulty = FaultyStore(scene.store, Fault(at, "error", when))
         told: OptimizeReport | DeltactlError
         with opened_as(faulty):

@@ -16,6 +16,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.table import Table
+from tests.support.parameters import all_pairs
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, array_of, map_of, multiset, struct_of
@@ -165,9 +166,9 @@ def test_any_shape_of_the_log_is_optimized(shape: str, features: str) -> None:
     assert_kept(builder, OptimizeOptions())
 
 
-@pytest.mark.parametrize("rewrite", ["copy", "encode"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize(
+    ("features", "layout", "rewrite"), all_pairs(FEATURES, LAYOUTS, ["copy", "encode"])
+)
 def test_every_feature_in_every_layout_is_optimized(
     features: str, layout: str, rewrite: Rewrite
 ) -> None:

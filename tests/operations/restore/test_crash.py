@@ -79,7 +79,7 @@ def test_the_table_is_as_before_or_as_after(options: dict[str, Any], kind: Any, 
     assert after != stage.rows
     stage.store.restore(stage.before)
     seen, states = set(), set[Any]()
-    for at in fault_points(counted.calls, when):
+    for at in fault_points(counted.calls, when, kind):
         report: RestoreReport | None = None
         error: BaseException | None = None
         try:

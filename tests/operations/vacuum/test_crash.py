@@ -70,10 +70,10 @@ class Stage:
         assert before - names <= self.planned
 
 
-def points(calls: list[tuple[str, str]], when: Any) -> list[int]:
+def points(calls: list[tuple[str, str]], when: Any, action: Any) -> list[int]:
     """Each call from the first that changes anything; those before it only look."""
     first = [method for method, _ in calls].index("put") + 1
-    return [at for at in fault_points(calls, when) if at >= first]
+    return [at for at in fault_points(calls, when, action) if at >= first]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -81,7 +81,7 @@ def points(calls: list[tuple[str, str]], when: Any) -> list[int]:
 def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -> None:
     stage = Stage()
     calls = stage.count_calls(options)
-    for at in points(calls, when):
+    for at in points(calls, when, "crash"):
         with pytest.raises(Crash):
             stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
@@ -104,7 +104,7 @@ def test_an_error_at_any_call_is_reported_and_harms_nothing(
 ) -> None:
     stage = Stage()
     calls = stage.count_calls(options)
-    for at in points(calls, when):
+    for at in points(calls, when, "error"):
         try:
             report = stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "error", when)), **options

@@ -31,7 +31,7 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import s3_options
-from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, shorten_pauses
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
 from tests.support.table_samples import build_sample
 
 pytestmark = UNCLOSED_SESSIONS
@@ -73,7 +73,7 @@ class Server:
 
 
 def _s3(request: pytest.FixtureRequest) -> Iterator[Server]:
-    shorten_pauses(request.getfixturevalue("monkeypatch"))
+    request.getfixturevalue("short_pauses")
     with fault_proxy(request.getfixturevalue("moto")) as proxy:
         # Short limits, so that a library gives up within the time of a test.
         impatient = '{"read_timeout": 1, "connect_timeout": 1}'
@@ -97,7 +97,7 @@ def _dynamodb(request: pytest.FixtureRequest) -> Iterator[Server]:
 def _gcs(request: pytest.FixtureRequest) -> Iterator[Server]:
     patch = request.getfixturevalue("monkeypatch")
     patch.setattr(traffic, "SILENCE_SECONDS", 1.0)
-    shorten_pauses(patch)
+    request.getfixturevalue("short_pauses")
     for server in _behind_a_proxy("fake-gcs", request):
         yield replace(server, method="POST", target="/upload/", body='/{}"')
 

@@ -22,7 +22,6 @@ from tests.support.object_store_fixtures import (
     ALL_SERVERS,
     UNCLOSED_SESSIONS,
     choose_servers,
-    shorten_pauses,
 )
 
 pytestmark = UNCLOSED_SESSIONS
@@ -124,10 +123,10 @@ def test_who_may_read_but_not_list_gets_that_error(
 
 
 @EVERYWHERE
+@pytest.mark.usefixtures("short_pauses")
 def test_a_store_that_is_busy_for_a_while_is_waited_for(
-    server: ObjectServer, root: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer, root: str, proxy: FaultProxy
 ) -> None:
-    shorten_pauses(monkeypatch)
     options = dict(server.at(proxy.endpoint).options)
     open_store(root, options).put("x", b"content")
     busy = Answer(503, after=False, body=xml("SlowDown"), headers={"Retry-After": "0"})

@@ -1,0 +1,23 @@
+"""Parameters of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+import pytest
+
+
+def all_pairs(*choices: Iterable[Any]) -> list[Any]:
+    """All combinations. Every other one is slow: those that stay have each pair of choices.
+
+    For three lists or more, of two choices or more.
+    """
+    lists = [list(each) for each in choices]
+    return [
+        pytest.param(*values, marks=[pytest.mark.slow] if sum(places) % 2 else [])
+        for places, values in zip(
+            product(*(range(len(each)) for each in lists)), product(*lists), strict=True
+        )
+    ]
