@@ -17,6 +17,7 @@ from tests.world.steps import (
     change,
     folders,
     random_table,
+    rewrite_in_place,
     write,
 )
 from tests.world.stores import Ran
@@ -240,10 +241,13 @@ def _sync_clone(world: World, chance: Chance) -> None:
     target, source = chance.choice(found)
     if chance.random() < 0.5:
         world.say(change(world, chance))
+    apart = chance.apart("sync")
+    if apart.random() < 0.4:
+        world.say(rewrite_in_place(world, apart))
     run = random_run(world, chance, chance.choice((source, target)))
     run.source = source
     words = [address_of(world, chance, target), "--deep", "--sync"]
-    words += ["--full"] if chance.apart("sync").random() < 0.3 else []
+    words += ["--full"] if apart.random() < 0.3 else []
     ran = run_command(world, chance, "clone", source, words, run)
     if not ran.code and not run.is_disturbed:
         wanted, there = world.model.rows(source), world.reader.latest(target)

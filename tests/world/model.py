@@ -107,7 +107,7 @@ class Model:
 
     @property
     def log_slack_ms(self) -> int:
-        """How early a checkpoint may forget: on all file systems, it compares times of commits."""
+        """How early the log may be forgotten: on all file systems, times of commits decide."""
         return DAY_MS if self._world.kind == "shared" else self.slack_ms
 
     def announce(self, place: str, version: int, rows: Iterable[Row]) -> None:
@@ -368,8 +368,7 @@ class Model:
         """Forget what was promised until now."""
         for table in self.tables.values():
             if table.cleans_up:
-                kept_ms = table.log_retention_ms
-                table.recorded = self._within(table, table.recorded, kept_ms)
+                self._forget_log(table)
             kept = self._within(table, table.promised, table.file_retention_ms)
             table.promised = kept & table.recorded
 
@@ -393,8 +392,11 @@ class Model:
     def allow_cleanup(self) -> None:
         """Somebody asks for a cleanup, whatever the table says of cleanups by themselves."""
         for table in self.tables.values():
-            kept_ms = table.log_retention_ms
-            table.recorded = self._within(table, table.recorded, kept_ms)
+            self._forget_log(table)
+
+    def _forget_log(self, table: Table) -> None:
+        kept_ms = table.log_retention_ms - (self.log_slack_ms - self.slack_ms)
+        table.recorded = self._within(table, table.recorded, kept_ms)
 
     def missing(self, place: str, state: State) -> set[str]:
         """The files of a version that are not there, but those that others deleted."""

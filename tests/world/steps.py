@@ -273,7 +273,7 @@ def _land_in(world: World, place: str, chance: Chance, is_partitioned: bool, age
     return f"{path} lands, {age_ms // DAY_MS} days old"
 
 
-def _rewrite_in_place(world: World, chance: Chance) -> str:
+def rewrite_in_place(world: World, chance: Chance) -> str:
     """A producer writes a file that it landed again, under the same name: mostly a live one."""
     found = sorted(path for path in world.model.produced if world.space.entry(path))
     if not found:
@@ -294,7 +294,7 @@ def _rewrite_in_place(world: World, chance: Chance) -> str:
 
 def change(world: World, chance: Chance) -> str:
     """A writer or a producer changes rows."""
-    return chance.choice((write, _rewrite_in_place))(world, chance)
+    return chance.choice((write, rewrite_in_place))(world, chance)
 
 
 def _live_files(world: World) -> set[str]:
@@ -391,7 +391,7 @@ STEPS: Final[Mapping[str, tuple[int, Take]]] = {
     "write": (16, write),
     "alter": (6, _alter),
     "land": (7, _land),
-    "rewrite in place": (7, _rewrite_in_place),
+    "rewrite in place": (7, rewrite_in_place),
     "lose": (3, _lose),
     "pass": (24, _pass),
     "copy": (5, _copy),
