@@ -326,7 +326,7 @@ _IN_PARTS: Final = frozenset(["copy_files", "delete_many", "move_many", "put", "
 def fault_points(
     calls: Sequence[tuple[str, str]],
     when: Literal["before", "after"],
-    action: Literal["error", "crash"],
+    action: Literal["error", "crash"] = "error",
 ) -> Iterator[int]:
     """Each call that a fault is worth a try at, counted from 1.
 
