@@ -203,6 +203,7 @@ _deltactl() {
         check:--fix) kind=choices values='missing-files missing-vectors path-encoding stats' ;;
         check:--path) kind=nothing ;;
         check:--expect-files) kind=nothing ;;
+        check:--erased) kind=nothing ;;
         check:--engine) kind=choices values='auto spark local' ;;
         check:--spark-threshold) kind=nothing ;;
         check:--master) kind=nothing ;;
@@ -218,6 +219,7 @@ _deltactl() {
         check:--timeout-grace) kind=nothing ;;
         check:--tables-from) kind=files ;;
         check:-j | check:--jobs) kind=nothing ;;
+        check:--report) kind=files ;;
         check:--storage-option) kind=nothing ;;
         check:-o | check:--output) kind=choices values='table json ndjson csv github junit' ;;
         check:--max-requests-per-second) kind=nothing ;;
@@ -356,7 +358,7 @@ _deltactl() {
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --erased --versions --redact --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             alter) values='--set --unset --add-feature --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from deltactl.operations.convert.options import PartitionColumn as PartitionColumn
     from deltactl.operations.convert.report import ConvertReport as ConvertReport
     from deltactl.operations.detail import DetailReport as DetailReport
+    from deltactl.operations.erased.report import ErasedReport as ErasedReport
     from deltactl.operations.history.diff import VersionDiff as VersionDiff
     from deltactl.operations.maintain.options import Budget as Budget
     from deltactl.operations.maintain.options import MaintainOptions as MaintainOptions

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from deltactl.operations.clone.options import CloneOptions
     from deltactl.operations.clone.report import CloneReport
     from deltactl.operations.detail import DetailReport
+    from deltactl.operations.erased.report import ErasedReport
     from deltactl.operations.history.diff import VersionDiff
     from deltactl.operations.manifest.options import ManifestOptions
     from deltactl.operations.manifest.report import ManifestReport
@@ -423,6 +424,36 @@ class Table:
 
         log, context = self._begin(True, engine, cancel, on_progress, published_only=True)
         return check_table(log, build_options(CheckOptions, options, keywords), context)
+
+    def check_erased(
+        self,
+        predicate: str,
+        *,
+        versions: bool = False,
+        redact: bool = False,
+        engine: Engine | None = None,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ErasedReport:
+        """Search everything that is still stored for values that match a predicate.
+
+        ``report.places`` has each place with such values; none raises an error. Writes nothing.
+
+        Args:
+            predicate: a condition on columns of any schema in the log.
+            versions: also search old object versions.
+            redact: leave the predicate out of the report.
+            engine: where the data files are read.
+            cancel: stops the search.
+            on_progress: is called when tasks end.
+
+        Raises:
+            DeltactlError: the table does not exist or cannot be read, or the predicate is invalid.
+        """
+        from deltactl.operations.erased.run import search_erased
+
+        log, context = self._begin(True, engine, cancel, on_progress)
+        return search_erased(log, predicate, context, versions=versions, redact=redact)
 
     def restore(
         self,

@@ -65,7 +65,9 @@ COMMANDS: Final = (
         (*_TASK_OPTIONS, FleetOptions, ReportOptions),
     ),
     CommandSpec(
-        "check", "Check whether log, files and statistics agree", (*_TASK_OPTIONS, FleetOptions)
+        "check",
+        "Check whether log, files and statistics agree",
+        (*_TASK_OPTIONS, FleetOptions, ReportOptions),
     ),
     CommandSpec(
         "generate-manifest",

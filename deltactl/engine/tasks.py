@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from deltactl.engine.base import P, Progress, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +57,14 @@ def open_tasks(tasks: Iterable[Task[P]]) -> tuple[Iterator[Task[P]], TaskCounter
     listed = list(tasks)
     weights = {task.id: task.weight_bytes for task in listed}
     return iter(listed), TaskCounter(weights, sum(weights.values()))
+
+
+def as_stream(table: pa.Table) -> bytes:
+    """Return a table as the bytes of an Arrow stream, for the payload of a task."""
+    import pyarrow as pa
+
+    sink: Any = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

@@ -56,7 +56,7 @@ def referenced_addresses(store: Store, names: Sequence[str]) -> Iterator[pa.Chun
     files, seen = _StoreIO(store), set[str]()
     for name in names:
         with _explained(name):
-            metadata = FromInputFile.table_metadata(_StoreFile(name, store.read(name)))
+            metadata = FromInputFile.table_metadata(StoreFile(name, store.read(name)))
         others = [file.statistics_path for file in metadata.statistics]
         others += [file.statistics_path for file in metadata.partition_statistics]
         for snapshot in metadata.snapshots:
@@ -102,7 +102,7 @@ class _StoreIO(FileIO):
         [name] = self._store.real_names([location])
         if name is None:
             raise FileNotFoundError(f"it is not below {self._store.uri}")
-        return _StoreFile(location, self._store.read(name))
+        return StoreFile(location, self._store.read(name))
 
     def new_output(self, location: str) -> OutputFile:
         raise NotImplementedError
@@ -111,7 +111,9 @@ class _StoreIO(FileIO):
         raise NotImplementedError
 
 
-class _StoreFile(InputFile):
+class StoreFile(InputFile):
+    """A file whose content was read."""
+
     def __init__(self, location: str, content: bytes) -> None:
         super().__init__(location)
         self._content = content
@@ -120,8 +122,10 @@ class _StoreFile(InputFile):
         return len(self._content)
 
     def exists(self) -> bool:
+        """Return that it exists."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:
+        """Return the content as a stream."""
         del seekable
         return io.BytesIO(self._content)

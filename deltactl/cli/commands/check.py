@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltactl.cli.commands.check_erased import search
 from deltactl.cli.commands.check_fix import fix_findings
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
 from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.options import CheckOptions
+from deltactl.option_fields import output_option, selection_option
 
 if TYPE_CHECKING:
     from deltactl.operations.check.report import CheckReport
@@ -22,6 +24,19 @@ class CheckFlags:
 
     yes: bool = yes_field()
     dry_run: bool = dry_run_field()
+    erased: str | None = selection_option(
+        None,
+        "Search everything that is still stored for rows and values that match this predicate: the "
+        "log, files of all versions, files that no action names, quarantine, and recorded clones. "
+        "PREDICATE is a condition on columns, e.g. 'user_id = 42'",
+        metavar="PREDICATE",
+        alone_with=("versions", "redact"),
+        is_basic=True,
+    )
+    versions: bool = selection_option(
+        False, "With --erased: also search old object versions of the bucket"
+    )
+    redact: bool = output_option(False, "With --erased: leave the predicate out of the report")
 
 
 def command(
@@ -34,7 +49,8 @@ def command(
     """Check that the log, files and statistics of a table agree.
 
     The command always checks the whole log. If it finds a problem, the exit status is 3. Only with
-    --fix does the command write to the table.
+    --fix does the command write to the table. With --erased, it searches for values that shall be
+    erased, and checks nothing else.
 
     \b
     Examples:
@@ -43,10 +59,19 @@ def command(
       deltactl check /data/events --files data --sample 5%
       deltactl check /data/events --files data --resume /tmp/events.check
       deltactl check /data/events --fix missing-files --dry-run
+      deltactl check /data/events --erased "user_id = 42" --report erased.html
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if fix.kind is not None:
         fix_findings(session, table, fix, yes=flags.yes, dry_run=flags.dry_run)
         return
+    if flags.erased is not None:
+        search(session, table, flags.erased, versions=flags.versions, redact=flags.redact)
+        return
+    if flags.versions or flags.redact:
+        raise UsageError(
+            "--versions and --redact can only be used with --erased",
+            hint="Add --erased PREDICATE, or remove these options.",
+        )
     if flags != CheckFlags():
         raise UsageError(
             "--yes and --dry-run can only be used with --fix: without --fix, check writes nothing",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 PROGRAM: Final = "deltactl"
+PREDICATE: Final = "PREDICATE"
 _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
 _LIVE: Final = re.compile(r'["$`\\]')  # special inside of double quotes
 _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
@@ -23,13 +24,20 @@ _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGN
 def typed_command(argv: Sequence[str]) -> str:
     """Return the command line of the run, without secrets."""
     words, is_secret = [_program()], False
-    for word in argv:
+    for word in _redact(argv) if "--redact" in argv else argv:
         if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
             words.append(_mask(word))
         else:
             words.append(_quote(mask_address(word)))
         is_secret = word in _SECRET_FLAGS
     return " ".join(words)
+
+
+def _redact(argv: Sequence[str]) -> list[str]:
+    """Return the words without the predicate of ``--erased``."""
+    words = [re.sub(r"(?s)^--erased=.*", f"--erased={PREDICATE}", word) for word in argv]
+    pairs = zip(["", *words], words, strict=False)
+    return [PREDICATE if before == "--erased" else word for before, word in pairs]
 
 
 def _quote(word: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import R, Worker
-from deltactl.engine.tasks import LazyTasks
+from deltactl.engine.tasks import LazyTasks, as_stream
 from deltactl.errors import InterruptedRunError, UsageError
 from deltactl.numpy_types import Integers
 from deltactl.operations.check.options import CheckOptions, Depth
@@ -157,21 +157,12 @@ def _sizes(batch: pa.Table) -> Integers:
 
 
 def _to_task(cut: Cut) -> CheckTask:
-    return CheckTask(cut[0], _as_stream(cut[1].combine_chunks()))
+    return CheckTask(cut[0], as_stream(cut[1].combine_chunks()))
 
 
 def _digest(cut: Cut) -> str:
     """Return a digest that identifies a batch by its content."""
     return hashlib.sha256(_to_task(cut).files).hexdigest()[:32]
-
-
-def _as_stream(table: pa.Table) -> bytes:
-    """Return a table as the bytes of an Arrow stream."""
-    sink: Any = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def as_batch(files: pa.Table, *, is_live: bool = True) -> pa.Table:

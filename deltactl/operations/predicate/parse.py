@@ -1,4 +1,4 @@
-"""Parse predicates over partition columns (Spark SQL), and evaluate them with Arrow.
+"""Parse predicates (Spark SQL), mostly over partition columns, and evaluate them with Arrow.
 
 Timestamps without a zone, and the current date, are in UTC; rows for which the result is unknown
 (NULL) do not match.
@@ -6,7 +6,7 @@ Timestamps without a zone, and the current date, are in UTC; rows for which the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import PredicateError
-from deltactl.operations.predicate.terms import Rows, Term, sought_constants
+from deltactl.operations.predicate.terms import Column, PartitionRows, Term, sought_constants
 from deltactl.protocol.schema import Field, StructType
 
 MAX_PREDICATE_BYTES: Final = 100_000
@@ -44,7 +44,7 @@ class PartitionPredicate:
         if isinstance(partition_values, pa.ChunkedArray):
             answers = [self.evaluate(chunk) for chunk in partition_values.chunks]
             return pa.chunked_array(answers, pa.bool_())
-        return pc.fill_null(self._term.evaluate(Rows(partition_values)), False)
+        return pc.fill_null(self._term.evaluate(PartitionRows(partition_values)), False)
 
     def sought_values(self) -> Mapping[str, Sequence[str]]:
         """Return the literals that columns are compared with by ``=`` or ``IN``, as strings."""
@@ -63,17 +63,35 @@ def parse_predicate(
     Raises:
         PredicateError: it cannot be parsed, or uses something other than partition columns.
     """
+    term, columns = parse_term(text, partition_fields, now_ms)
+    return PartitionPredicate(term.sql, tuple(columns), term)
+
+
+def parse_term(
+    text: str,
+    fields: tuple[Field, ...],
+    now_ms: int | None = None,
+    *,
+    explain: Callable[[str], PredicateError] | None = None,
+) -> tuple[Term, Mapping[str, Column]]:
+    """Parse a predicate over any columns; return it, and the columns that it uses, by name.
+
+    ``explain`` gives the error for a name that is none of the fields; by default, they are the
+    partition columns of a table.
+
+    Raises:
+        PredicateError: it cannot be parsed, or uses something other than these columns.
+    """
     _ensure_readable(text)
     # Imported here, because the parser is slow to import and most runs do not need it.
     from deltactl.operations.predicate.reader import PredicateReader
     from deltactl.operations.predicate.sql import parse_condition, too_deep
 
-    reader = PredicateReader(StructType(partition_fields), now_ms)
+    reader = PredicateReader(StructType(fields), now_ms, explain)
     try:
-        term = reader.read(parse_condition(text))
+        return reader.read(parse_condition(text)), reader.columns
     except RecursionError:
         raise too_deep() from None
-    return PartitionPredicate(term.sql, tuple(reader.columns), term)
 
 
 def _ensure_readable(text: str) -> None:

@@ -98,9 +98,15 @@ _PLAIN_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 class PredicateReader:
     """Convert the tree of the parser to terms over the columns of one table."""
 
-    def __init__(self, partition_columns: StructType, now_ms: int | None) -> None:
+    def __init__(
+        self,
+        fields: StructType,
+        now_ms: int | None,
+        explain: Callable[[str], PredicateError] | None = None,
+    ) -> None:
         self.columns: dict[str, Column] = {}
-        self._fields, self._now_ms = partition_columns, now_ms
+        self._fields, self._now_ms = fields, now_ms
+        self._explain = explain or self._no_partition_column
         self._functions: Mapping[type[Any], Callable[[Any], Operand | Constant | None]] = {
             exp.Cast: self._read_cast,
             exp.TryCast: self._read_cast,
@@ -360,7 +366,7 @@ class PredicateReader:
         name = ".".join(part.name for part in node.parts)
         found = None if is_path else self._fields.find(name)
         if found is None:
-            raise self._no_partition_column(name)
+            raise self._explain(name)
         known = self.columns.get(found.name)
         if known is None:
             kind = arrow_type(found.type)

@@ -85,7 +85,7 @@ class Fixed:
 
     def values(self, rows: Rows) -> pa.Array:
         """Return the literal for each row."""
-        return pa.repeat(self.value, len(rows.partition_values))
+        return rows.repeat(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,20 @@ _BESIDE: Final[Mapping[tuple[Side, Operator], Operator]] = {
 }
 
 
+class Rows(Protocol):
+    """The rows for which a condition is evaluated."""
+
+    def typed(self, column: Column) -> pa.Array:
+        """Return the typed values of a column."""
+        ...
+
+    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
+        """Return the same value for every row; a truth value for true, false and ``None``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PartitionRows:
     """Partition values of some files; each column is parsed once."""
 
     partition_values: pa.Array
@@ -132,9 +144,30 @@ class Rows:
             self._typed[column.name] = found
         return found
 
-    def repeat(self, answer: bool | None) -> pa.Array:
-        """Return the same result for every row."""
-        return pa.repeat(pa.scalar(answer, pa.bool_()), len(self.partition_values))
+    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
+        """Return the same value for every row."""
+        return repeat(value, len(self.partition_values))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRows:
+    """Rows whose typed columns are in memory, by the names that the predicate has for them."""
+
+    columns: Mapping[str, pa.Array]
+    num_rows: int
+
+    def typed(self, column: Column) -> pa.Array:
+        """Return the values of a column."""
+        return self.columns[column.name]
+
+    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
+        """Return the same value for every row."""
+        return repeat(value, self.num_rows)
+
+
+def repeat(value: pa.Scalar | bool | None, count: int) -> pa.Array:
+    """Return a value, or a truth value, ``count`` times."""
+    return pa.repeat(value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.bool_()), count)
 
 
 class Term(Protocol):

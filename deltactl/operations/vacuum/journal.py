@@ -29,7 +29,7 @@ from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
 _RUNS = f"{OWN_DIR}/vacuum"
-_QUARANTINE = f"{OWN_DIR}/quarantine"
+QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 
 _BATCH = 1000
@@ -132,12 +132,12 @@ def list_runs(store: Store) -> list[RunRecord]:
 
 def quarantine_name(run_id: str, path: str) -> str:
     """Return the name of a file in the quarantine of a run."""
-    return f"{_QUARANTINE}/{run_id}/{path}"
+    return f"{QUARANTINE_DIR}/{run_id}/{path}"
 
 
 def list_quarantine(store: Store, run_id: str) -> list[str]:
     """Return the original paths of the files that are still in a run's quarantine."""
-    prefix = f"{_QUARANTINE}/{run_id}/"
+    prefix = f"{QUARANTINE_DIR}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
 
 

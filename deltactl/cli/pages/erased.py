@@ -1,0 +1,79 @@
+"""The sections of the report of ``check --erased``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone, list_rows
+from deltactl.operations.erased.report import UNSEEN
+from deltactl.units import format_count, format_timestamp
+
+if TYPE_CHECKING:
+    from deltactl.operations.erased.report import ErasedReport
+
+_COUNTS = {
+    "names": "names listed",
+    "log_files": "log files",
+    "data_files": "data files opened",
+    "rows": "rows read",
+    "files_skipped": "data files skipped by partition values",
+    "groups_skipped": "row groups skipped by statistics",
+    "text_files": "other files",
+    "gone": "removed files that do not exist",
+    "vectors": "deletion vector files, not searched: they have no values",
+    "old_versions": "old object versions",
+}
+
+
+def describe_erased(report: ErasedReport) -> Iterator[Section]:
+    """Return where values are and what ends it, then what was searched and what was not."""
+    sought = "the values" if report.predicate is None else report.predicate
+    if report.is_found:
+        count = format_count(len(report.places), "place")
+        title = (Tone.BAD(f"Found in {count}"), f": {sought}")
+    elif report.is_erased:
+        title = (Tone.GOOD("Found nowhere"), f": {sought}")
+    else:
+        title = (Tone.CAUTION("Nothing found, but not everything was searched"), f": {sought}")
+    columns = [
+        Column("place", tone=Tone.STRONG),
+        Column("files", Kind.NUMBER),
+        Column("rows", Kind.NUMBER),
+        Column("until", Kind.TIME),
+        Column("table", Kind.PATH, spare=1),
+        Column("kept by", Kind.DETAIL),
+        Column("found in", Kind.DETAIL),
+    ]
+    is_one = len(report.tables) == 1
+    rows = [
+        (it.name, it.files, it.rows, it.until_ms, "" if is_one else it.table, it.kept_by)
+        + (", ".join(it.parts),)
+        for it in report.places
+    ]
+    yield Section(title, table=Table(columns, rows) if rows else None)
+    if report.commands:
+        yield Section("To end this, in this order:", code="\n".join(report.commands))
+    unread = [(it.name, it.reason, it.place) for it in report.unread]
+    names = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("reason"), Column("place")]
+    yield from list_rows("Could not be read", Tone.BAD, names, unread)
+    if report.unsearchable:
+        yield Section(
+            Tone.CAUTION("This predicate cannot be searched for in texts:"),
+            notes=[", ".join(report.unsearchable)],
+        )
+    yield _describe_scope(report)
+
+
+def _describe_scope(report: ErasedReport) -> Section:
+    counts = ((label, getattr(report.counts, name)) for name, label in _COUNTS.items())
+    return Section(
+        Tone.STRONG("Searched"),
+        facts=[
+            *((f"table {table}", f"version {version}") for table, version in report.tables),
+            ("at", format_timestamp(report.searched_ms)),
+            *((label, f"{count:,}" if count else None) for label, count in counts),
+            ("digest", report.digest),
+            *(("not visible", text) for text in UNSEEN),
+        ],
+    )

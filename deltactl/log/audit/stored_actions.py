@@ -1,0 +1,237 @@
+"""Read every file in the directory of the log, of any version, as actions: for searches.
+
+Files that no version needs are read too: staged commits, unused sidecars, incomplete checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltactl.errors import MALFORMED, CorruptLogError, DeltactlError
+from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_file_actions
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.non_file_actions import NonFileActions
+from deltactl.log.commits.parser import CommitParser
+from deltactl.protocol.actions import Metadata, parse_metadata
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, array_of
+from deltactl.protocol.names import (
+    LOG_DIR,
+    SIDECAR_DIR,
+    STAGED_COMMITS_DIR,
+    CheckpointFile,
+    ChecksumFile,
+    CommitFile,
+    CompactedFile,
+    parse_log_name,
+)
+from deltactl.storage.store import FileInfo, Store
+
+LogPlace: TypeAlias = Literal["commits", "checkpoints", "checksums", "other files of the log"]
+
+_COLUMNS: Final = ("path", "partition_values", "stats")
+STORED_FILES: Final = pa.schema(
+    [*(ADD_SCHEMA.field(name) for name in _COLUMNS), ("removed_ms", pa.int64()), ("of", pa.int64())]
+)
+"""Adds and removes: ``removed_ms`` is the time of a remove, ``of`` the index of the log file."""
+
+_FILES_AT_ONCE: Final = 256
+_FILE_ACTIONS: Final = (b'{"add":', b'{"remove":')
+
+
+@dataclass(slots=True)
+class StoredActions:
+    """The content of some log files: file actions, other actions with the index of their file.
+
+    ``problems``: the errors of files that could not be read, by the index of the file.
+    """
+
+    files: Sequence[FileInfo]
+    place: LogPlace
+    actions: pa.Table = field(default_factory=STORED_FILES.empty_table)
+    nodes: list[tuple[int, Any]] = field(default_factory=list)
+    problems: dict[int, Exception] = field(default_factory=dict)
+
+
+def list_log_files(store: Store) -> list[FileInfo]:
+    """Return the files in the directory of the log, and in the directories in it."""
+    directories = [LOG_DIR]
+    for directory in directories:
+        directories += store.list_directories(directory)
+    files = [info for directory in directories for info in store.list_from(directory)]
+    is_checksum = checksum_mask(pa.array([info.name for info in files], pa.string()))
+    return [info for info, skip in zip(files, is_checksum.to_pylist(), strict=True) if not skip]
+
+
+def checksum_mask(names: pa.Array) -> pa.Array:
+    """Return which names are of checksums of files, by Hadoop: they have no values."""
+    return pc.match_substring_regex(names, r"(?:^|/)\.[^/]*\.crc$")
+
+
+def log_mask(names: pa.Array) -> pa.Array:
+    """Return which names below the root are of files of the log."""
+    return pc.starts_with(names, f"{LOG_DIR}/")
+
+
+def read_stored_metadata(store: Store, files: Sequence[FileInfo]) -> Iterator[Metadata]:
+    """Yield each ``metaData`` in the log that can be parsed; others are problems of the search."""
+    for part in read_stored_actions(store, files, None, with_files=False):
+        for _, node in part.nodes:
+            found = node.get("metaData", node.get("metadata")) if isinstance(node, dict) else None
+            if isinstance(found, dict):
+                try:
+                    yield parse_metadata(found)
+                except (*MALFORMED, CorruptLogError):
+                    continue
+
+
+def read_stored_actions(
+    store: Store, files: Sequence[FileInfo], metadata: Metadata | None, *, with_files: bool = True
+) -> Iterator[StoredActions]:
+    """Read log files, some at a time, and checkpoints in batches.
+
+    A file that cannot be read is a problem, and no error.
+
+    ``metadata`` has the types of parsed statistics. ``with_files``: read file actions too.
+    """
+    by_place: dict[LogPlace, list[FileInfo]] = {}
+    for info in files:
+        if info.name.endswith(".parquet"):
+            yield from _read_parquet(store, info, metadata, with_files)
+        else:
+            by_place.setdefault(_place_of(info.name), []).append(info)
+    for place, infos in by_place.items():
+        for start in range(0, len(infos), _FILES_AT_ONCE):
+            part = StoredActions(infos[start : start + _FILES_AT_ONCE], place)
+            _read_json(store, part, metadata, with_files)
+            yield part
+
+
+def _place_of(name: str) -> LogPlace:
+    directory, _, base = name.rpartition("/")
+    if directory.endswith(STAGED_COMMITS_DIR):
+        return "commits"
+    if directory.endswith(SIDECAR_DIR):
+        return "checkpoints"
+    match parse_log_name(base):
+        case CommitFile() | CompactedFile():
+            return "commits"
+        case CheckpointFile():
+            return "checkpoints"
+        case ChecksumFile():
+            return "checksums"
+        case _:
+            return "other files of the log"
+
+
+def _read_json(
+    store: Store, part: StoredActions, metadata: Metadata | None, with_files: bool
+) -> None:
+    found: list[CommitBytes] = []
+    for index, (info, data) in enumerate(zip(part.files, _read_each(store, part), strict=True)):
+        lines: list[bytes] = []
+        try:
+            # A checksum is one object.
+            for line in [data] if part.place == "checksums" else data.splitlines():
+                if line.startswith(_FILE_ACTIONS):
+                    lines.append(line)
+                elif line.strip():
+                    is_text = part.place == "other files of the log" and line[:1] not in b"{["
+                    node = line.decode() if is_text else json.loads(line)
+                    found_lines = list(_find_files(node, line))
+                    lines += found_lines
+                    if line not in found_lines:
+                        part.nodes.append((index, node))
+        except (ValueError, TypeError, RecursionError) as error:
+            part.problems[index] = error
+        found.append(CommitBytes(info.name, b"\n".join(lines)))
+    if with_files:
+        keys = () if metadata is None else metadata.partition_keys
+        part.actions = _parse_files(found, keys, part.problems)
+
+
+def _find_files(node: Any, line: bytes) -> Iterator[bytes]:
+    """Yield the files in a line as actions: of changes, and those that a checksum lists."""
+    if not isinstance(node, dict):
+        return
+    if isinstance(node.get("add"), dict) or isinstance(node.get("remove"), dict):
+        yield line
+    changes = [node.pop("cdc")] if isinstance(node.get("cdc"), dict) else []
+    for file in (*changes, *(node.pop("allFiles", None) or ())):
+        yield json.dumps({"add": file}).encode()
+
+
+def _read_each(store: Store, part: StoredActions) -> Iterator[bytes]:
+    """Yield the contents; those of a file that cannot be read are empty, and a problem."""
+    names, done = [info.name for info in part.files], 0
+    while done < len(names):
+        try:
+            for data in store.read_many(names[done:]):
+                done += 1
+                yield data
+        except DeltactlError as error:
+            part.problems[done] = error
+            done += 1
+            yield b""
+
+
+def _parse_files(
+    files: Sequence[CommitBytes], keys: Sequence[str], problems: dict[int, Exception]
+) -> pa.Table:
+    filled = [(index, file) for index, file in enumerate(files) if file.data]
+    tables = [STORED_FILES.empty_table()]
+    try:
+        return _parse_together(filled, keys)
+    except CorruptLogError:
+        for index, file in filled:
+            try:
+                tables.append(_parse_together([(index, file)], keys))
+            except CorruptLogError as error:
+                problems[index] = error
+    return pa.concat_tables(tables)
+
+
+def _parse_together(files: Sequence[tuple[int, CommitBytes]], keys: Sequence[str]) -> pa.Table:
+    tables, first = [STORED_FILES.empty_table()], 0
+    indexes = np.array([index for index, _ in files], np.int64)
+    for parsed in CommitParser(keys).parse(file for _, file in files):
+        here = indexes[first : first + len(parsed.names)]
+        first += len(parsed.names)
+        for rows in (parsed.adds, parsed.removes):
+            tables.append(_as_stored(rows, array_of(here[parsed.find_commits(rows)])))
+    return pa.concat_tables(tables)
+
+
+def _as_stored(rows: pa.Table, of: pa.Array) -> pa.Table:
+    is_remove = "deletion_timestamp_ms" in rows.column_names
+    removed = rows["deletion_timestamp_ms"] if is_remove else pa.nulls(len(of), pa.int64())
+    return pa.table([*(rows[name] for name in _COLUMNS), removed, of], schema=STORED_FILES)
+
+
+def _read_parquet(
+    store: Store, info: FileInfo, metadata: Metadata | None, with_files: bool
+) -> Iterator[StoredActions]:
+    head = CheckpointHead(0, (info.name,), NonFileActions(metadata=metadata))
+    ranges, others = [RowGroupRange(info.name)], StoredActions([info], "checkpoints")
+    try:
+        for action in ("add", "remove") if with_files else ():
+            columns = _COLUMNS if action == "add" else (*_COLUMNS, "deletion_timestamp_ms")
+            for rows in read_file_actions(store, head, action, columns, ranges):
+                of = array_of(np.zeros(rows.num_rows, np.int64))
+                yield StoredActions([info], "checkpoints", _as_stored(rows, of))
+        with store.open_input(info.name) as source, pq.ParquetFile(source) as parquet:
+            names = [it for it in parquet.schema_arrow.names if it not in ("add", "remove")]
+            for batch in parquet.iter_batches(columns=names):
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    nodes = column.drop_null().to_pylist(maps_as_pydicts="lossy")
+                    others.nodes += [(0, {name: node}) for node in nodes]
+    except (DeltactlError, pa.ArrowException, OSError) as error:
+        others.problems[0] = error
+    yield others

@@ -1,0 +1,1 @@
+"""``check --erased``: search everything that still exists for values."""

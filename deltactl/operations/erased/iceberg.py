@@ -1,0 +1,94 @@
+"""Search manifests of Iceberg: partition values, paths, and bounds of columns. Needs pyiceberg.
+
+Source: the table specification of Apache Iceberg, "Manifests" and "Appendix D: Single-value
+serialization".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from deltactl.operations.erased.sought import TRUNCATED, SoughtTexts
+from deltactl.operations.erased.texts import has_any
+from deltactl.operations.iceberg_metadata import StoreFile
+
+_BOUNDS = frozenset({"lower_bounds", "upper_bounds"})
+_SUMMARY = frozenset({"lower_bound", "upper_bound"})
+
+
+def manifest_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
+    """Return whether a manifest, or a list of manifests, has a value.
+
+    Raises:
+        Exception: it cannot be read; pyiceberg raises errors of several libraries.
+    """
+    encoded = {form for value in texts.values for form in _encode(value)}
+    strings: list[str] = []
+    with AvroFile[Any](StoreFile(name, data)) as records:
+        for record in records:
+            for path, value in _leaves(record, records.schema.as_struct(), ()):
+                if isinstance(value, bytes):
+                    if _is_sought(path, texts) and _is_bound(value, encoded):
+                        return True
+                elif "partition" in path and str(value) in texts.words + texts.numbers:
+                    return True
+                elif isinstance(value, str):
+                    strings.append(value)
+    return has_any(pa.array(strings, pa.string()), texts)
+
+
+def _leaves(value: Any, kind: IcebergType, path: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+    match kind:
+        case _ if value is None:
+            return
+        case StructType():
+            for place, field in enumerate(kind.fields):
+                yield from _leaves(value[place], field.field_type, (*path, field.name))
+        case ListType():
+            for member in value:
+                yield from _leaves(member, kind.element_type, path)
+        case MapType():
+            for key, member in value.items():
+                yield from _leaves(member, kind.value_type, (*path, key))
+        case _:
+            yield path, value
+
+
+def _is_sought(path: tuple[Any, ...], texts: SoughtTexts) -> bool:
+    """Return whether bytes are a bound of a column of the predicate, or of any partition."""
+    if path[-1] in _SUMMARY:
+        return True
+    return path[-2] in _BOUNDS and (not texts.field_ids or path[-1] in texts.field_ids)
+
+
+def _is_bound(value: bytes, encoded: Collection[bytes]) -> bool:
+    """Return whether a bound is a value, or the first part of one."""
+    if value in encoded:
+        return True
+    # The last character of a truncated upper bound is greater than that of the value.
+    ends = (end for end in (value, value[:-1]) if len(end) >= TRUNCATED - 1)
+    return any(it.startswith(end) for end in ends for it in encoded)
+
+
+def _encode(value: pa.Scalar) -> Iterator[bytes]:
+    """Yield the forms that a value has as a bound; integers may have been promoted."""
+    kind, found = value.type, value.as_py()
+    if isinstance(found, str | bytes):
+        yield found if isinstance(found, bytes) else found.encode()
+    elif isinstance(found, Decimal):
+        unscaled = int(found.scaleb(kind.scale))
+        yield unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)
+    elif isinstance(found, float):
+        yield from (struct.pack("<f", found), struct.pack("<d", found))
+    elif not isinstance(found, bool):
+        number = pa.array([value]).view(f"int{kind.bit_width}")[0].as_py()
+        yield struct.pack("<q", number)
+        if kind.bit_width <= 32 or -(1 << 31) <= number < 1 << 31:
+            yield struct.pack("<i", number)

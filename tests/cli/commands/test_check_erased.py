@@ -1,0 +1,136 @@
+"""`deltactl check --erased` from the shell: a value is erased by the commands that it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.cli.conftest import Ran, RunCli
+
+SOUGHT = "email = 'jane@example.com'"
+KEPT = {
+    "delta.deletedFileRetentionDuration": "interval 0 hours",
+    "delta.logRetentionDuration": "interval 0 days",
+    "delta.enableExpiredLogCleanup": "false",  # by delta-rs: the printed commands shall do it
+}
+OTHERS = ("otto@example.com", "SECRET-COUNTRY", "Berlin")
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    rows = {"email": ["jane@example.com", "otto@example.com"], "city": ["Berlin", "Rome"]}
+    rows |= {"country": ["SECRET-COUNTRY", "FR"]}
+    write_deltalake("users", pa.table(rows), partition_by=["country"], configuration=KEPT)
+    return "users"
+
+
+def pass_days(table: str, days: int = 3) -> None:
+    """Let all files of a table become older, as if time had passed."""
+    for path in sorted(Path(table).rglob("*")):
+        if path.is_file():
+            times = path.stat().st_mtime - days * 86_400
+            os.utime(path, (times, times))
+
+
+def append(table: str) -> None:
+    rows = {"email": ["otto@example.com"], "city": ["Rome"], "country": ["FR"]}
+    write_deltalake(table, pa.table(rows), mode="append")
+
+
+def result_of(ran: Ran) -> Any:
+    return json.loads(ran.out)["result"]
+
+
+def plant(table: str) -> None:
+    """Put the value where only some commands reach: a checkpoint, a stray, a quarantine."""
+    DeltaTable(table).create_checkpoint()
+    (live,) = Path(table).glob("country=SECRET*/*.parquet")
+    shutil.copy(live, live.with_name("stray.parquet"))
+
+
+def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
+    plant(table)
+    seen: set[str] = set()
+    for _ in range(4):
+        ran = cli("check", table, "--erased", SOUGHT, "-o", "json")
+        found = result_of(ran)
+        seen |= {it["place"] for it in found["places"]}
+        assert ran.code == (0 if found["erased"] else 3)
+        if found["erased"]:
+            break
+        for command in found["commands"]:
+            if command.startswith("DELETE"):
+                path = Path(table).resolve()
+                assert command == f"DELETE FROM delta.`{path}` WHERE {SOUGHT}"
+                DeltaTable(table).delete(SOUGHT)
+                pass_days(table)
+                append(table)
+                continue
+            _, *words = shlex.split(command)
+            words += ["--yes"] if words[0] == "vacuum" else []
+            assert cli(*words).code == 0, command
+        pass_days(table)
+        append(table)
+    assert found["erased"]
+    assert seen == {"live rows", "unreferenced files", "checkpoints", "commits", "latest commit"}
+    assert cli("check", table, "--erased", "email = 'otto@example.com'").code == 3
+
+
+@pytest.mark.parametrize("form", ["table", "json", "report"])
+def test_a_report_has_no_other_value(cli: RunCli, table: str, form: str) -> None:
+    plant(table)
+    (Path(table) / "country=SECRET-COUNTRY" / "notes.bin").write_bytes(b"\xff otto@example.com")
+    args = ["--report", "page.html", "-q"] if form == "report" else ["-o", form]
+    for more in ([], ["--redact"]):
+        ran = cli("check", table, "--erased", SOUGHT, *args, *more)
+        assert ran.code == 3
+        text = Path("page.html").read_text("utf-8") if form == "report" else ran.out + ran.err
+        assert "notes.bin" in text
+        assert ("jane" in text) == (not more)
+        assert not [value for value in OTHERS if value in text]
+
+
+def test_what_cannot_be_read_is_named_and_fails(cli: RunCli, table: str) -> None:
+    """Nothing is found, and yet the status is not 0."""
+
+    def status(predicate: str = "email = 'nobody'") -> tuple[int, list[Any]]:
+        ran = cli("check", table, "--erased", predicate, "-o", "json")
+        return ran.code, result_of(ran)["unread"]
+
+    assert status() == (0, [])
+    stray = Path(table) / "country=FR" / "stray.parquet"
+    stray.write_bytes(b"PAR1 cut off")
+    code, (unread,) = status()
+    assert (code, unread["file"]) == (1, "country=*/stray.parquet")
+    stray.unlink()
+    assert status("email LIKE '%nobody%'")[0] == 5
+    (live,) = Path(table).glob("country=FR/*.parquet")
+    live.unlink()
+    code, (unread,) = status()
+    assert (code, unread["reason"]) == (1, "it does not exist")
+
+
+def _usage(cli: RunCli, *words: str) -> str:
+    ran = cli("check", "users", *words)
+    assert ran.code == 2
+    return ran.err
+
+
+def test_bad_input_is_refused_with_what_to_type(cli: RunCli, table: str) -> None:
+    wrong = _usage(cli, "--erased", "emial = 'x'")
+    assert "no schema in the log has the column 'emial'. Did you mean 'email'?" in wrong
+    assert "Use these columns: email, city, country" in wrong
+    assert "is not a value of" not in _usage(cli, "--erased", "email = x")
+    assert "compares two literals" in _usage(cli, "--erased", '"email" = "x"')
+    assert "--erased" in _usage(cli, "--redact")
+    assert "cannot be combined" in _usage(cli, "--erased", SOUGHT, "--files", "data")
+    assert cli("check", "absent", "--erased", SOUGHT).code == 1

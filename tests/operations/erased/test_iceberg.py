@@ -1,0 +1,38 @@
+"""Values in the manifests of Iceberg metadata: bounds, truncated or not, and partition values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.operations.erased.test_places import BY_ID, BY_NAME, ID, NAME, base, search
+
+catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed")
+
+
+def test_manifests_are_searched(tmp_path: Path) -> None:
+    catalog = catalogs.SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": [1, ID], "name": ["a", NAME], "p": ["q", "q"]})
+    table = catalog.create_table("n.t", rows.schema, location=f"file://{tmp_path}/t")
+    with table.update_spec() as update:
+        update.add_identity("p")
+    table.append(rows)
+    builder = base()
+    for path in (tmp_path / "t" / "metadata").glob("*.avro"):
+        builder.store.put(f"metadata/{path.name}", path.read_bytes())
+    assert NAME[:18].encode() not in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*.avro")
+    )  # both bounds are truncated
+    for predicate in (BY_ID, BY_NAME):
+        (place,) = search(builder.store, predicate).places
+        assert (place.name, place.files) == ("Iceberg metadata", 1)
+    assert search(builder.store, "id = 4243").is_erased
+    assert search(builder.store, "name = 'zebra.jan'").is_erased
+    found = {it.name: it.files for it in search(builder.store, "p = 'q'").places}
+    assert found["Iceberg metadata"] == 2  # the list of manifests has bounds of partitions
+    builder.store.put("metadata/cut.avro", b"Obj\1")
+    report = search(builder.store, "id = 4243")
+    assert [it.name for it in report.unread] == ["metadata/cut.avro"]

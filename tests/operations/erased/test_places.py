@@ -1,0 +1,242 @@
+"""A value is found in the place that it is in, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.operations.erased.report import ErasedReport
+from deltactl.operations.erased.run import search_erased
+from deltactl.storage.store import Store
+from tests.support.checkpoints import PicklingEngine, new_table
+from tests.support.run import run_on
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, encode_lines
+
+NAME, ID, PART = "zebra.jane@example.com", 4242, "zebra=x y"
+BY_NAME, BY_ID, BY_PART = f"name = '{NAME}'", f"id = {ID}", f"p = '{PART}'"
+NOTHING = "id = 4243 OR name = 'zebra.jan' OR p = 'ebra'"
+RUN = "20240131T120000Z-0a1b2c3d"
+
+
+def search(store: Store, predicate: str, **options: Any) -> ErasedReport:
+    """Search a table, with tasks that travel in bytes."""
+
+    def run(log: Any, _: None, context: Any) -> ErasedReport:
+        return search_erased(log, predicate, context, **options)
+
+    return run_on(store, run, None, engine=PicklingEngine())
+
+
+def base(**options: Any) -> TableBuilder:
+    columns = [Column("id", "long"), Column("name", "string"), Column("p", "string")]
+    builder = new_table(*columns, partition_by=["p"], **options)
+    builder.append([{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}])
+    return builder
+
+
+def rows(value: int | None = ID, name: str | None = NAME) -> list[dict[str, Any]]:
+    ends = [{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}]
+    return [ends[0], {"id": value, "name": name, "p": "q"}, ends[1]]
+
+
+def parquet(**columns: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def data() -> bytes:
+    return parquet(id=pa.array([1, ID, 9999]), name=["a", NAME, "zz"], p=["q", PART, "q"])
+
+
+def put(name: str, content: bytes | str) -> Callable[[TableBuilder], object]:
+    encoded = content if isinstance(content, bytes) else content.encode()
+    return lambda builder: builder.store.put(name, encoded)
+
+
+def note(**info: Any) -> Callable[[TableBuilder], object]:
+    return lambda builder: builder.commit(**{"operation": "DELETE", **info})
+
+
+def add_stats(side: str, **values: Any) -> Callable[[TableBuilder], object]:
+    """An add whose bounds have a value that no row has."""
+    stats = json.dumps({"numRecords": 3, side: values})
+    return lambda builder: builder.append(rows(5, "b"), stats=stats)
+
+
+def hide_row(builder: TableBuilder) -> None:
+    (path,) = builder.append(rows())
+    builder.delete_rows(path, [1])
+
+
+def keep_for_time_travel(builder: TableBuilder) -> None:
+    builder.remove(*builder.append(rows()))
+
+
+def change(builder: TableBuilder) -> None:
+    name = "_change_data/cdc-1.parquet"
+    builder.store.put(name, data())
+    body = {"path": name, "partitionValues": {"p": "q"}, "size": 1, "dataChange": False}
+    builder.commit({"cdc": body})
+
+
+def remove_partition(builder: TableBuilder) -> None:
+    body = {"path": "gone", "partitionValues": {"p": PART}, "deletionTimestamp": 1}
+    builder.commit({"remove": {**body, "dataChange": True}})
+
+
+def only_checkpoint(plant: Callable[[TableBuilder], object], kind: str) -> Any:
+    """Only a checkpoint has it: its commits are gone."""
+
+    def run(builder: TableBuilder) -> None:
+        plant(builder)
+        builder.checkpoint(kind=kind)
+        builder.commit()
+        builder.store.delete_many([commit_path(v) for v in range(builder.version)])
+
+    return run
+
+
+def constrain(builder: TableBuilder) -> None:
+    builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}"})
+
+
+def set_default(builder: TableBuilder) -> None:
+    default = {"CURRENT_DEFAULT": f"'{NAME}'"}
+    columns = [Column("id", "long"), Column("name", "string", metadata=default)]
+    builder.change_metadata(columns=[*columns, Column("p", "string")])
+
+
+def set_identity(builder: TableBuilder) -> None:
+    marks = {"delta.identity.start": 1, "delta.identity.highWaterMark": ID}
+    columns = [Column("id", "long", metadata=marks), Column("name", "string")]
+    builder.change_metadata(columns=[*columns, Column("p", "string")])
+
+
+def checksum(builder: TableBuilder) -> None:
+    stats = json.dumps({"numRecords": 1, "maxValues": {"id": ID}})
+    body = {"path": "x", "partitionValues": {"p": "q"}, "size": 1, "stats": stats}
+    whole = {"allFiles": [{**body, "modificationTime": 1, "dataChange": False}]}
+    builder.store.put(f"{LOG}/{builder.version:020d}.crc", json.dumps(whole).encode())
+
+
+def sidecar(builder: TableBuilder) -> None:
+    adds = [{"path": "x", "partitionValues": [("p", PART)], "size": 1}]
+    kind = pa.struct(
+        [("path", pa.string()), ("partitionValues", pa.map_(pa.string(), pa.string()))]
+    )
+    body = parquet(add=pa.array(adds, kind))
+    builder.store.put(f"{LOG}/_sidecars/00000000-0000-0000-0000-000000000001.parquet", body)
+
+
+_STAGED = encode_lines([{"commitInfo": {"operation": "WRITE", "userMetadata": f"for {ID}"}}])
+_PLAN = parquet(path=["p=zebra%3Dx y/f.parquet"], size_bytes=[1])
+
+
+@dataclass(frozen=True)
+class Planted:
+    plant: Callable[[TableBuilder], object]
+    predicate: str
+    place: str
+    part: str | None = None
+
+
+PLANTED = {
+    "live": Planted(lambda b: b.append(rows()), BY_ID, "live rows"),
+    "hidden": Planted(hide_row, BY_ID, "rows that deletion vectors hide"),
+    "older": Planted(keep_for_time_travel, BY_NAME, "files of older versions"),
+    "unreferenced": Planted(put("p=q/stray.parquet", data()), BY_NAME, "unreferenced files"),
+    "change data": Planted(change, BY_ID, "change data"),
+    "quarantine": Planted(
+        put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
+    ),
+    "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
+    "truncated minimum": Planted(
+        add_stats("minValues", name=NAME[:18]), BY_NAME, "commits", "minima and maxima"
+    ),
+    "truncated maximum": Planted(
+        add_stats("maxValues", name=NAME[:18] + "\ufffd"), BY_NAME, "commits", "minima and maxima"
+    ),
+    "classic checkpoint": Planted(
+        only_checkpoint(add_stats("maxValues", id=ID), "classic"), BY_ID, "checkpoints"
+    ),
+    "v2 checkpoint": Planted(
+        only_checkpoint(add_stats("maxValues", id=ID), "v2-json"), BY_ID, "checkpoints"
+    ),
+    "metadata in a checkpoint": Planted(
+        only_checkpoint(constrain, "classic"), BY_ID, "checkpoints", "configuration"
+    ),
+    "unused sidecar": Planted(sidecar, BY_PART, "checkpoints", "partition values"),
+    "checksum": Planted(checksum, BY_ID, "checksums", "minima and maxima"),
+    "predicate": Planted(
+        note(operationParameters={"predicate": f'["(id#12L = {ID}L)","(id = {ID})"]'}),
+        BY_ID,
+        "commits",
+        "operationParameters",
+    ),
+    "note of a user": Planted(note(userMetadata=f"erase {ID}!"), BY_ID, "commits", "userMetadata"),
+    "constraint": Planted(constrain, BY_ID, "commits", "configuration"),
+    "default": Planted(set_default, BY_NAME, "commits", "schemaString"),
+    "identity": Planted(set_identity, BY_ID, "commits", "schemaString"),
+    "domain": Planted(
+        lambda b: b.commit(
+            {"domainMetadata": {"domain": "d", "configuration": NAME, "removed": False}}
+        ),
+        BY_NAME,
+        "commits",
+        "domainMetadata",
+    ),
+    "application id": Planted(
+        lambda b: b.commit({"txn": {"appId": NAME, "version": 1}}), BY_NAME, "commits", "txn"
+    ),
+    "partition value": Planted(remove_partition, BY_PART, "commits", "partition values"),
+    "staged commit": Planted(
+        put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
+    ),
+    "directory": Planted(put("p=zebra%3Dx y/.f.crc", b""), BY_PART, "names of directories"),
+    "manifest": Planted(
+        put("_symlink_format_manifest/manifest", "mem://t/p=zebra%3Dx y/f.parquet\n"),
+        BY_PART,
+        "symlink manifests",
+    ),
+    "journal": Planted(
+        put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN), BY_PART, "records of deltactl"
+    ),
+    "iceberg": Planted(
+        put("metadata/v1.metadata.json", json.dumps({"properties": {"x": NAME}})),
+        BY_NAME,
+        "Iceberg metadata",
+    ),
+    "other": Planted(put("notes/x.txt", f"ask {NAME}\n"), BY_NAME, "other files"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_value_is_found_in_its_place_only(name: str) -> None:
+    builder = base(features=["deletionVectors"])
+    planted = PLANTED[name]
+    planted.plant(builder)
+    builder.commit()
+    report = search(builder.store, planted.predicate)
+    assert [it.name for it in report.places] == [planted.place], report.to_dict()
+    (place,) = report.places
+    assert report.find_error() is None
+    assert (place.files or place.entries) == 1
+    assert place.rows in (1, None)
+    if planted.part is not None:
+        assert list(place.parts) == [planted.part]
+    nothing = search(builder.store, NOTHING)
+    assert nothing.is_erased, nothing.to_dict()
+
+
+def test_nothing_is_found_before() -> None:
+    report = search(base().store, f"{BY_ID} OR {BY_NAME} OR {BY_PART}")
+    assert report.is_erased
+    assert report.find_error() is None

@@ -1,0 +1,150 @@
+"""A column is followed through renames, drops and changes of its type; rows are read in batches."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import PredicateError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.erased.report import ErasedReport
+from deltactl.operations.scan import scan_snapshot
+from deltactl.storage.local.store import LocalStore
+from tests.operations.erased.test_places import search
+from tests.support.checkpoints import new_table
+from tests.support.table_builder import Column, TableBuilder, struct_of
+
+
+def rows_by_place(report: ErasedReport) -> dict[str, int | None]:
+    assert not report.unread
+    return {it.name: it.rows for it in report.places}
+
+
+def renamed(mapping: str) -> TableBuilder:
+    builder = new_table(Column("id"), Column("email", "string"), mapping=mapping)
+    builder.append([{"id": 1, "email": "jane"}, {"id": 2, "email": "otto"}])
+    first, email = builder.columns
+    builder.change_metadata(columns=[first, replace(email, name="mail")])
+    return builder
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_both_names_of_a_renamed_column_are_known(mapping: str) -> None:
+    builder = renamed(mapping)
+    for name in ("email", "mail"):
+        assert rows_by_place(search(builder.store, f"{name} = 'jane'")) == {"live rows": 1}
+    assert search(builder.store, "mail = 'anna'").is_erased
+    builder.change_metadata(columns=[builder.columns[0], Column("email", "string")])
+    builder.append([{"id": 3, "email": "jane"}])
+    assert rows_by_place(search(builder.store, "email = 'jane'")) == {"live rows": 2}
+    assert rows_by_place(search(builder.store, "mail = 'jane'")) == {"live rows": 1}
+
+
+def test_a_dropped_column_is_searched_as_long_as_files_have_it() -> None:
+    builder = renamed("name")
+    builder.change_metadata(columns=[builder.columns[0]])
+    assert rows_by_place(search(builder.store, "mail = 'jane'")) == {"live rows": 1}
+    with pytest.raises(PredicateError, match="Did you mean 'mail'"):
+        search(builder.store, "mall = 'jane'")
+
+
+def test_a_column_with_another_type_in_old_files() -> None:
+    builder = new_table(Column("id", "integer"))
+    builder.append([{"id": 7}])
+    builder.change_metadata(columns=[Column("id", "long")])
+    builder.append([{"id": 7}], [{"id": 1 << 40}])
+    assert rows_by_place(search(builder.store, "id = 7")) == {"live rows": 2}
+    builder.change_metadata(columns=[Column("id", "string")])
+    builder.append([{"id": "7"}])
+    assert rows_by_place(search(builder.store, "id = '7'")) == {"live rows": 3}
+
+
+def test_fields_of_structs() -> None:
+    who = struct_of(Column("name", "string"), Column("age", "integer"))
+    builder = new_table(Column("id"), Column("who", who), mapping="name")
+    builder.append([{"id": 1, "who": {"name": "jane", "age": 30}}, {"id": 2, "who": None}])
+    assert rows_by_place(search(builder.store, "who.name = 'jane'")) == {"live rows": 1}
+    assert search(builder.store, "who.name = 'jane' AND who.age = 31").is_erased
+
+
+def test_a_file_of_unknown_origin_needs_the_column() -> None:
+    builder = new_table(Column("id"), Column("email", "string"))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"mail_address": ["jane"]}), sink)
+    builder.store.put("export.parquet", sink.getvalue())
+    (unread,) = search(builder.store, "email = 'jane'").unread
+    assert (unread.name, unread.code) == ("export.parquet", "DATA_FILE")
+    assert "lacks a column of the predicate" in unread.reason
+
+
+def test_only_row_groups_that_may_have_the_value_are_read() -> None:
+    builder = new_table(Column("id"))
+    rows: list[dict[str, Any]] = [{"id": number} for number in range(100_000)]
+    builder.append(rows, row_group_rows=10_000)
+    report = search(builder.store, "id IN (15, 15001, 999999)")
+    assert rows_by_place(report) == {"live rows": 2}
+    assert report.counts.rows == 100_000  # the bounds of a list are those of its ends
+    report = search(builder.store, "id = 15 OR id = 15001")
+    assert rows_by_place(report) == {"live rows": 2}
+    assert (report.counts.rows, report.counts.groups_skipped) == (20_000, 8)
+
+
+def test_memory_does_not_grow_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of many row groups is decoded a part at a time."""
+    builder = new_table(Column("id"), Column("name", "string"))
+    rows = [{"id": number, "name": f"{number:0>100}"} for number in range(40_000)]
+    builder.append(rows, row_group_rows=1_000)
+    monkeypatch.setattr("deltactl.parquet.reader._GROUPS_BYTES", 1)
+    before = pa.default_memory_pool().bytes_allocated()
+    peaks = []
+    original = pq.ParquetFile.iter_batches
+
+    def iter_batches(*args: Any, **options: Any) -> Any:
+        for batch in original(*args, **options):
+            peaks.append(pa.default_memory_pool().bytes_allocated() - before)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
+    assert search(builder.store, f"name LIKE '%{'9' * 5}%'").counts.rows == 40_000
+    assert len(peaks) >= 40
+    assert max(peaks) < 3 << 20  # the rows have more than 4 MiB
+
+
+def literal_of(value: pa.Scalar) -> str | None:
+    """A value in SQL, of the types that make up most columns."""
+    if pa.types.is_integer(value.type) or pa.types.is_decimal(value.type):
+        return str(value.as_py())
+    if pa.types.is_string(value.type) and value.as_py():
+        return "'" + str(value.as_py()).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"DATE '{value.as_py()}'" if pa.types.is_date(value.type) else None
+
+
+def test_tables_of_other_writers_have_as_many_rows_as_a_scan_says(corpus: Path) -> None:
+    """With deletion vectors, column mapping, type widening: as other programs wrote them."""
+    searched = 0
+    for table in json.loads((corpus / "manifest.json").read_text("utf-8")):
+        facts = table["features"]
+        is_special = facts.get("live_dvs") or facts.get("column_mapping_mode", "none") != "none"
+        is_special |= "typeWidening" in facts.get("reader_features", ())
+        if table["expect"]["outcome"] != "ok" or table["bytes"] > 500_000 or not is_special:
+            continue
+        store = LocalStore(str(corpus / table["path"]))
+        rows = scan_snapshot(DeltaLog(store, ignore_warning).snapshot()).read_all()
+        values = ((name, rows[name].drop_null()[:1]) for name in rows.column_names)
+        known = ((name, literal_of(it[0])) for name, it in values if len(it))
+        name, literal = next(((n, it) for n, it in known if it is not None), (None, ""))
+        if name is None:
+            continue
+        found = {it.name: it.rows for it in search(store, f"`{name}` = {literal}").places}
+        equal = pc.equal(rows[name], rows[name].drop_null()[0])
+        assert found.get("live rows") == pc.sum(equal).as_py(), table["name"]
+        searched += 1
+    assert searched >= 10
