@@ -26,6 +26,7 @@ from deltactl.storage.vended import Credentials
 
 _MALFORMED: Final = (*MALFORMED, IndexError)
 _PORT: Final = 9083
+_LAST_PORT: Final = 65535
 _PAGE: Final = 100
 _URIS: Final = ("hive.metastore.uris", "metastore.thrift.uris")
 _UNSAFE: Final = ("hive.metastore.sasl.enabled", "hive.metastore.use.SSL")
@@ -100,7 +101,8 @@ def connect(place: str, settings: Mapping[str, str]) -> HiveCatalog:
 
 def _parse_address(uri: str) -> tuple[str, int]:
     host, _, port = uri.strip().removeprefix("thrift://").partition(":")
-    if not host or "/" in host + port or (port and not port.isdigit()):
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
+    if not host or set("/@") & set(host) or (port and not is_port):
         raise UsageError(
             f"{uri.rpartition('@')[2]!r} is not the address of a Hive metastore",
             hint="Write thrift://HOST:PORT, without a user.",

@@ -38,8 +38,8 @@ class Answer:
 
     @property
     def is_ok(self) -> bool:
-        """Return whether the request succeeded."""
-        return self.status < HTTPStatus.BAD_REQUEST
+        """Return whether the request succeeded. A redirection did nothing: none is followed."""
+        return self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def message(self) -> str:
@@ -47,7 +47,7 @@ class Answer:
         body = self.body if isinstance(self.body, dict) else {}
         error = body["error"] if isinstance(body.get("error"), dict) else body
         text = error.get("message") or error.get("error_description") or f"HTTP {self.status}"
-        return hide_secrets(str(text).strip()[:_LONGEST_MESSAGE])
+        return hide_secrets(str(text).strip())[:_LONGEST_MESSAGE]
 
     @property
     def error_type(self) -> str:
@@ -152,10 +152,12 @@ def ensure_safe(address: str, *, allow_http: bool) -> None:
         SafetyError: it is http, on another machine, and not allowed.
     """
     parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    is_plain = "@" not in parts.netloc and not parts.query and not parts.fragment
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
         raise UsageError(
-            f"{parts.scheme}://{parts.hostname or ''} is not the address of a catalog",
-            hint="Write https://HOST, without a user.",
+            f"{parts.scheme}://{parts.hostname or ''} is not the address of a catalog, or has more "
+            "than that",
+            hint="Write https://HOST, without a user and without what follows a question mark.",
         )
     if parts.scheme == "http" and parts.hostname not in _LOCAL and not allow_http:
         raise SafetyError(
@@ -169,7 +171,10 @@ def bearer(token: str) -> dict[str, str]:
     """Return the headers for a token, which no message will contain."""
     note_secrets([token])
     if not token.isascii() or not token.isprintable():
-        raise AccessDeniedError("the token of the catalog has characters that no token has")
+        raise AccessDeniedError(
+            "the token of the catalog has characters that no token has",
+            hint="Set the token again, without line breaks.",
+        )
     return {"Authorization": f"Bearer {token}"}
 
 

@@ -57,7 +57,7 @@ def parse_name(address: str) -> TableName:
     place, slash, words = rest.rpartition("/")
     parts = tuple(words.split("."))
     hint = f"Write {kind.syntax(scheme)}; * in a part matches any characters."
-    if "@" in place:
+    if "@" in (place if slash else parts[0]):
         raise UsageError("the name of a table contains a user or password", hint=hint)
     if slash and not (kind.place and place and "/" not in place):
         raise UsageError(f"{address!r} has a slash where none is possible", hint=hint)
@@ -66,7 +66,7 @@ def parse_name(address: str) -> TableName:
             f"{address!r} does not have the {len(kind.parts)} parts of a name in {kind.title}",
             hint=hint,
         )
-    if re.search(r"[\s\x00-\x1f?\[\]#%]", rest):
+    if re.search(r"[\s\x00-\x1f?\[\]#%`\"']", rest):
         raise UsageError(f"{address!r} has a character that no name contains", hint=hint)
     return TableName(scheme, place, parts)
 

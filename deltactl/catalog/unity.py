@@ -205,12 +205,16 @@ class UnityCatalog:
 
     def _address(self, name: TableName, found: Mapping[str, Any]) -> TableAddress:
         try:
+            table_type = str(found.get("table_type") or "")
+            # Pipelines write the files of these, and nobody else may.
+            is_result = table_type.upper().endswith(("VIEW", "STREAMING_TABLE"))
             table_format = str(found.get("data_source_format") or "").upper()
+            table_format = table_type.upper() if is_result else table_format
             return TableAddress(
                 str(name),
                 self.title,
                 found.get("table_id"),
-                str(found.get("table_type") or ""),
+                table_type,
                 "DELTA" if is_delta(table_format) else table_format,
                 choose_location(found.get("storage_location")),
                 found.get("owner"),

@@ -41,6 +41,8 @@ def test_names(address: str, place: str, parts: tuple[str, ...]) -> None:
         "glue:///sales.orders",
         "glue://a/b/sales.orders",
         "hive://user:secret@host:9083/sales.orders",
+        "uc://user:secret@main.sales.orders",
+        "uc://main.sales.`orders`",
     ],
 )
 def test_what_is_no_name_is_refused(address: str) -> None:

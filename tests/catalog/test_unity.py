@@ -140,7 +140,10 @@ def test_a_missing_table_names_similar_ones(unity: UnityStub) -> None:
 def test_what_is_no_delta_table_is_refused(unity: UnityStub) -> None:
     unity.add("main.sales.view", "", table_type="VIEW", data_source_format=None)
     unity.add("main.sales.pq", "s3://lake/pq", data_source_format="PARQUET")
-    for name, kind in (("view", "VIEW"), ("pq", "PARQUET")):
+    unity.add("main.sales.mv", "s3://lake/mv", table_type="MATERIALIZED_VIEW")
+    unity.add("main.sales.live", "s3://lake/live", table_type="STREAMING_TABLE")
+    kinds = {"view": "VIEW", "pq": "PARQUET", "mv": "MATERIALIZED_VIEW", "live": "STREAMING_TABLE"}
+    for name, kind in kinds.items():
         error = refusal(unity, f"uc://main.sales.{name}")
         assert isinstance(error, UnsupportedFeatureError)
         assert kind in error.message
@@ -188,6 +191,21 @@ def test_http_is_for_this_machine_only(unity: UnityStub) -> None:
     http.ensure_safe("http://catalog.example", allow_http=True)
     assert isinstance(refusal(unity, databricks_host="ftp://x"), UsageError)
     assert isinstance(refusal(unity, databricks_host=""), UsageError)
+
+
+@pytest.mark.parametrize(
+    "host", ["https://u:secret@h", "https://:secret@h", "https://h/?o=secret", "https://h#secret"]
+)
+def test_a_host_is_an_address_alone(unity: UnityStub, host: str) -> None:
+    error = refusal(unity, databricks_host=host)
+    assert isinstance(error, UsageError)
+    assert "secret" not in f"{error.message} {error.hint}"
+
+
+def test_no_part_of_a_token_is_shown() -> None:
+    http.bearer(TOKEN)
+    text = "x" * 295 + TOKEN
+    assert TOKEN[:4] not in http.Answer(401, {"message": text}, 0.0).message
 
 
 def test_oauth_for_machines(unity: UnityStub) -> None:

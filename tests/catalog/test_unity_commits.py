@@ -111,6 +111,7 @@ def test_what_is_asked() -> None:
         (409, "UpdateRequirementConflictException", SafetyError),
         (429, "ResourceExhaustedException", BacklogFullError),
         (503, "", TransientStorageError),
+        (302, "", StorageError),
         (403, "", StorageError),
     ],
 )

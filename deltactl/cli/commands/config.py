@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from deltactl.cli.group import LazyGroup, find_group, load_command
 from deltactl.cli.options.common import argument
@@ -18,6 +19,9 @@ from deltactl.option_fields import selection_option
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.names import parse_scheme
 from deltactl.suggest import with_suggestion
+
+_ADDRESSES: Final = ("host", "uris", "endpoint-url")
+_USER: Final = re.compile(r"(^|//|,)[^/,@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ def _list_catalogs(session: Session, table: str | None) -> tuple[list[Row], list
                 file = session.settings.catalogs.get(hit.place, (None, ""))[0]
                 origin = Origin.ENVIRONMENT if hit.place in session.environ else Origin.FILE
                 row = row._replace(
-                    value="***" if setting.is_secret else hit.value,
+                    value="***" if setting.is_secret else _mask(setting.key, hit.value),
                     origin=Origin.FLAG if hit.place.startswith("option ") else origin,
                     place=hit.place if file is None else f"{file}: {hit.place}",
                 )
@@ -157,6 +161,11 @@ def _list_catalogs(session: Session, table: str | None) -> tuple[list[Row], list
                 row = row._replace(value=f"error: {wrong[setting.key].message}")
             rows.append(row)
     return rows, errors
+
+
+def _mask(key: str, value: str) -> str:
+    """Return the value of a setting; addresses without the user and the password."""
+    return _USER.sub(r"\1...@", value) if key in _ADDRESSES else value
 
 
 def _describe(rows: Sequence[Row]) -> Iterator[Section]:

@@ -97,7 +97,8 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
     if not tables:
         raise NotATableError(
             f"no Delta table matches {pattern}",
-            hint="Quote the pattern, so that the shell does not expand it.",
+            hint="Check the names of the catalog and the schema. With -v, deltactl names the "
+            "tables that are left out.",
         )
     return tables
 

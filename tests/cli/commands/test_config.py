@@ -309,6 +309,7 @@ def test_wrong_settings_of_catalogs_are_shown_beside_the_others(
         ("DATABRICKS_CONFIG_FILE", str(folder / "cfg")),
         ("HIVE_CONF_DIR", str(folder)),
         ("COLUMNS", "400"),
+        ("AWS_ENDPOINT_URL_GLUE", "https://me:hunter2@h"),
     ):
         monkeypatch.setenv(name, value)
     ran = cli("config")
@@ -319,6 +320,7 @@ def test_wrong_settings_of_catalogs_are_shown_beside_the_others(
     assert rows["catalog.uc", "profile"] == [
         f"error: {folder}/cfg has no profile 'nope'", "environment", "DATABRICKS_CONFIG_PROFILE"
     ]  # fmt: skip
+    assert rows["catalog.glue", "endpoint-url"][0] == "https://...@h"
     assert "NOT_SET, which is not set" in rows["catalog.uc", "token"][0]
     assert "hive-site.xml cannot be read" in rows["catalog.hive", "conf-dir"][0]
     assert rows["optimize", "target-size"][0]
