@@ -160,5 +160,6 @@ def no_table(catalog: Catalog, name: TableName) -> NotATableError:
         others = []
     return NotATableError(
         f"{catalog.title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
-        hint=f"Check the name, or list the tables: deltactl describe-detail '{every}'.",
+        hint=f"Check the name. `deltactl optimize '{every}' --dry-run` lists the Delta tables. "
+        "To give a name to a table at a path, use `deltactl register`.",
     )

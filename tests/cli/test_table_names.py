@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -144,6 +146,14 @@ def test_a_catalog_managed_table_is_refused(
 def test_exit_statuses(cli: RunCli, unity: UnityStub, orders: Path, name: str, code: int) -> None:
     unity.add("main.sales.pq", "s3://lake/pq", data_source_format="PARQUET")
     assert cli("optimize", name).code == code
+
+
+def test_the_command_in_the_hint_lists_the_tables(cli: RunCli, orders: Path) -> None:
+    hint = cli("describe-detail", "uc://main.sales.order").err
+    found = re.search("`deltactl ([^`]*sales[^`]*)`", hint)
+    assert found is not None
+    ran = cli(*shlex.split(found[1]))
+    assert (ran.code, NAME in ran.out) == (0, True)
 
 
 def test_an_unreachable_catalog_is_a_failure_of_storage(
