@@ -102,9 +102,9 @@ class UnityCatalog:
             )
         schemas = self._schemas(pattern) if "*" in schema else [schema]
         for each in schemas:
-            for found in self._pages("tables", catalog_name=catalog, schema_name=each):
-                if pattern.matches(catalog, each, found["name"]):
-                    yield self._address(pattern.with_parts(catalog, each, found["name"]), found)
+            for name, found in self._pages("tables", catalog_name=catalog, schema_name=each):
+                if pattern.matches(catalog, each, name):
+                    yield self._address(pattern.with_parts(catalog, each, name), found)
 
     def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
         """Return temporary credentials for a table; see ``Catalog.credentials``."""
@@ -183,11 +183,11 @@ class UnityCatalog:
 
     def _schemas(self, pattern: TableName) -> Sequence[str]:
         catalog = pattern.parts[0]
-        names = [found["name"] for found in self._pages("schemas", catalog_name=catalog)]
+        names = [name for name, _ in self._pages("schemas", catalog_name=catalog)]
         return [name for name in names if pattern.matches(catalog, name)]
 
-    def _pages(self, kind: str, **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a listing."""
+    def _pages(self, kind: str, **query: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the names and objects of a listing."""
         token: str | None = None
         while True:
             answer = self._http.get(f"/{kind}", **query, max_results=_PAGE_TABLES, page_token=token)
@@ -196,12 +196,15 @@ class UnityCatalog:
             place = ".".join(query.values())
             self._ensure_ok(answer, f"list {place}", f"USE CATALOG and USE SCHEMA on {place}")
             try:
-                yield from answer.body.get(kind) or ()
-                token = answer.body.get("next_page_token")
+                found = [(str(each["name"]), each) for each in answer.body.get(kind) or ()]
             except MALFORMED as error:
                 raise self._not_understood(answer) from error
+            yield from found
+            before, token = token, answer.body.get("next_page_token")
             if not token:
                 return
+            if token == before:  # it would never end
+                raise self._not_understood(answer)
 
     def _address(self, name: TableName, found: Mapping[str, Any]) -> TableAddress:
         try:

@@ -103,13 +103,14 @@ class MachineToken:
             {**basic, "Content-Type": "application/x-www-form-urlencoded"},
         )
         found: Any = answer.body if isinstance(answer.body, dict) else {}
-        if not answer.is_ok or not found.get("access_token"):
+        lifetime = str(found.get("expires_in") or 0)
+        if not answer.is_ok or not found.get("access_token") or not lifetime.isdecimal():
             raise AccessDeniedError(
                 f"{self._http.base} gave no token to the client {self._id}: {answer.message}",
                 hint="Check DATABRICKS_CLIENT_ID and DATABRICKS_CLIENT_SECRET.",
             )
         self._token = str(found["access_token"])
-        self._ends = time.monotonic() + int(found.get("expires_in") or 0) - _MARGIN_SECONDS
+        self._ends = time.monotonic() + int(lifetime) - _MARGIN_SECONDS
 
 
 def _sdk_headers(address: str, profile: str | None) -> Headers:

@@ -250,6 +250,9 @@ def test_answers_of_another_server(unity: UnityStub) -> None:
     unity.tables["main.sales.orders"] = {"columns": [1]}
     assert isinstance(refusal(unity), StorageError)
     assert parse_name(NAME).parts == ("main", "sales", "orders")
+    for unity.listing in ({"tables": [{}]}, {"tables": [1]}, {"next_page_token": "1"}):
+        with pytest.raises(StorageError, match="in an unknown form"):
+            list(list_tables("uc://main.sales.*", settings(unity)))
 
 
 def test_the_sdk_of_databricks_authorizes_if_it_is_installed(

@@ -39,6 +39,7 @@ class UnityStub:
     tokens: set[str] = field(default_factory=lambda: {TOKEN})
     forbidden: set[str] = field(default_factory=set)
     page: int = 100
+    listing: Json | None = None
     requests: list[str] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
 
@@ -99,6 +100,8 @@ class UnityStub:
         return self.tables[name]
 
     def _list(self, query: Mapping[str, str]) -> Json:
+        if self.listing is not None:
+            return self.listing
         prefix = f"{query['catalog_name']}.{query['schema_name']}."
         names = sorted(name for name in self.tables if name.startswith(prefix))
         first, most = int(query.get("page_token", 0)), min(self.page, int(query["max_results"]))
