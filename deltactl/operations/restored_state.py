@@ -29,14 +29,13 @@ from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, is_same_metadata
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
-from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS, TableProperties
 
 _MARK: Final = "delta.identity.highWaterMark"
 _START: Final = "delta.identity.start"
 _STEP: Final = "delta.identity.step"
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
-_PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 _ENABLEMENT: Final = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
 _NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
@@ -160,9 +159,9 @@ def is_same_state(state: RestoredState, current: Snapshot) -> bool:
 def _keep_growing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
     """Keep numbers that must not decrease: column ids, and the mark of protected history."""
     kept = dict(wanted)
-    for key in (_MAX_COLUMN_ID, _PROTECTED_BEFORE):
+    for key in (_MAX_COLUMN_ID, PROTECTED_BEFORE):
         numbers = [int(of[key]) for of in (before, wanted) if of.get(key, "").isdecimal()]
-        if numbers and (key in wanted or key == _PROTECTED_BEFORE):
+        if numbers and (key in wanted or key == PROTECTED_BEFORE):
             kept[key] = str(max(numbers))
     return kept
 

@@ -138,6 +138,14 @@ IN_COMMIT_TIMESTAMP = Feature(
 )
 V2_CHECKPOINT = Feature("v2Checkpoint", reader=True)
 CHECKPOINT_PROTECTION = Feature("checkpointProtection")
+CHECK_CONSTRAINTS = Feature("checkConstraints", legacy_writer=3)
+VACUUM_PROTOCOL_CHECK = Feature("vacuumProtocolCheck", reader=True)
+TYPE_WIDENING = Feature(
+    "typeWidening",
+    reader=True,
+    switch="delta.enableTypeWidening",
+    also=("typeWidening-preview",),
+)
 # A catalog decides the commits; ``DeltaLog`` refuses to do without it.
 CATALOG_MANAGED = tuple(
     Feature(
@@ -160,7 +168,7 @@ MATERIALIZE_PARTITION_COLUMNS = Feature(
 _ROWS = (
     APPEND_ONLY,
     INVARIANTS,
-    Feature("checkConstraints", legacy_writer=3),
+    CHECK_CONSTRAINTS,
     Feature("changeDataFeed", legacy_writer=4, switch="delta.enableChangeDataFeed"),
     Feature("generatedColumns", legacy_writer=4),
     COLUMN_MAPPING,
@@ -181,17 +189,12 @@ _ROWS = (
         also=("timestampWithoutTimezone",),
     ),
     Feature("timestampWithoutTimezone", reader=True),
-    Feature(
-        "typeWidening",
-        reader=True,
-        switch="delta.enableTypeWidening",
-        also=("typeWidening-preview",),
-    ),
+    TYPE_WIDENING,
     Feature("typeWidening-preview", reader=True),
     IN_COMMIT_TIMESTAMP,
     Feature("inCommitTimestamp-preview", not_added=_UNKNOWN),
     V2_CHECKPOINT,
-    Feature("vacuumProtocolCheck", reader=True),
+    VACUUM_PROTOCOL_CHECK,
     CHECKPOINT_PROTECTION,
     Feature("columnMappingUsageTracking", not_added=_UNKNOWN),
     MATERIALIZE_PARTITION_COLUMNS,

@@ -18,6 +18,8 @@ DEFAULT_CHECKPOINT_INTERVAL = 10
 DEFAULT_RETENTION_MS = 7 * DAY_MS
 DEFAULT_LOG_RETENTION_MS = 30 * DAY_MS
 
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
+
 ROW_TRACKING_COLUMN_KEYS = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
@@ -221,8 +223,7 @@ class TableProperties:
         Raises:
             UsageError: the value is not valid.
         """
-        key = "delta.requireCheckpointProtectionBeforeVersion"
-        value = self.text(key)
+        value = self.text(PROTECTED_BEFORE)
         try:
             return 0 if value is None else int(value)
         except ValueError as error:

@@ -25,17 +25,18 @@ class AlterFlags:
 def command(
     session: Session, table: TableArgument, options: AlterOptions, flags: AlterFlags
 ) -> None:
-    """Set and remove properties of a table, and add table features.
+    """Set and remove properties of a table, add and drop table features.
 
     Values of delta.* properties are checked. If a property needs a table feature, the feature is
     added. The command asks before a change that is hard to undo: a feature that other engines may
-    lack, or a shorter retention.
+    lack, or a shorter retention. --drop-feature first removes what uses the feature.
 
     \b
     Examples:
       deltactl alter /data/events --set delta.deletedFileRetentionDuration=30d
       deltactl alter /data/events --set delta.enableDeletionVectors=true --dry-run
       deltactl alter /data/events --unset team --add-feature vacuumProtocolCheck
+      deltactl alter /data/events --drop-feature deletionVectors --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     from deltactl.cli.pages.changes import describe_alter
     from deltactl.operations.alter.run import alter_table
@@ -45,7 +46,7 @@ def command(
     with session.run_context("alter") as context:
         report = alter_table(log, options, context, confirm=confirm, dry_run=flags.dry_run)
     plan = report.plan
-    session.table_id = plan.metadata.id
+    session.table_id = plan.table_id
     session.present(
         lambda: describe_alter(report),
         version_before=plan.version,

@@ -19,8 +19,8 @@ from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import FileCounts
-    from deltactl.operations.alter.plan import AlterPlan, Step
     from deltactl.operations.alter.report import AlterReport
+    from deltactl.operations.alter.steps import AlterPlan, Step
     from deltactl.operations.history.blame import BlameReport
     from deltactl.operations.history.diff import VersionDiff
     from deltactl.operations.restore.run import RestorePlan, RestoreReport
@@ -156,11 +156,14 @@ def describe_alter_plan(plan: AlterPlan) -> Iterator[Section]:
 
 
 def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
+    until = plan.protected_until_ms
     yield Section(
         title,
         facts=[
             ("commits", ", ".join(map(_describe_step, plan.steps))),
             ("features added", ", ".join(plan.added) or None),
+            ("features dropped", ", ".join(plan.dropped) or None),
+            ("history protected", None if until is None else f"until {format_timestamp(until)}"),
         ],
         notes=[Tone.CAUTION(risk) for risk in plan.risks],
     )
@@ -169,4 +172,4 @@ def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
 
 def _describe_step(step: Step) -> str:
     files = f" ({format_count(step.num_files, 'file')})" if step.num_files else ""
-    return f"{step.operation}{files}"
+    return f"{step.operation}{files}{' and checkpoint' if step.writes_checkpoint else ''}"

@@ -39,7 +39,7 @@ from deltactl.protocol.features import (
     has_feature,
 )
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
-from deltactl.protocol.properties import ensure_valid_property
+from deltactl.protocol.properties import PROTECTED_BEFORE, ensure_valid_property
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
 
@@ -304,8 +304,7 @@ def _ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return
-    key = "delta.requireCheckpointProtectionBeforeVersion"
-    with ensure_valid_property(key, NO_HISTORY_IS_DELETED):
+    with ensure_valid_property(PROTECTED_BEFORE, NO_HISTORY_IS_DELETED):
         protected = snapshot.properties.protected_before_version
     if base >= protected:
         return
@@ -317,8 +316,8 @@ def _ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:
     except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
             f"the log before version {base} is not deleted: it has a protocol that deltactl does "
-            f"not support, and {key} protects a part of the log before version {protected}: "
-            f"{error}",
+            f"not support, and {PROTECTED_BEFORE} protects a part of the log before version "
+            f"{protected}: {error}",
             hint=f"Wait until all versions before {protected} have expired. Then a cleanup may "
             "delete all of them together, whatever their protocol is.",
         ) from error

@@ -33,12 +33,26 @@ class AlterOptions:
         is_basic=True,
     )
 
+    drop_feature: str | None = selection_option(
+        None,
+        "Drop this table feature, after all that uses it was removed; may not be combined",
+        metavar="NAME",
+        is_basic=True,
+    )
+
     def __post_init__(self) -> None:
         ensure_declared(self)
-        if not (self.properties or self.unset or self.add_feature):
+        changes = bool(self.properties or self.unset or self.add_feature)
+        if self.drop_feature is not None and changes:
+            raise UsageError(
+                f"{option('drop_feature')} cannot be combined with other changes",
+                hint="Run the command twice.",
+            )
+        if self.drop_feature is None and not changes:
             raise UsageError(
                 "nothing to alter",
-                hint=f"Give {option('properties')}, {option('unset')} or {option('add_feature')}.",
+                hint=f"Give {option('properties')}, {option('unset')}, {option('add_feature')} or "
+                f"{option('drop_feature')}.",
             )
         both = {key.lower() for key in parse_properties(self.properties)}
         for key in (*self.properties, *self.unset):

@@ -1,24 +1,30 @@
-"""Plan an alter: the state after it, and the commits that lead there.
+"""Plan changes of properties, and features to add.
 
 Source: PROTOCOL.md, "Table Features"; ALTER TABLE in Delta on Spark.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Final
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.steps import (
+    AlterPlan,
+    Step,
+    StepKind,
+    changed_keys,
+    property_step,
+    spellings,
+    to_json,
+)
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
 from deltactl.protocol.column_names import find_column, list_columns
 from deltactl.protocol.features import (
-    COLUMN_MAPPING,
     REGISTRY,
     forbids_vectors,
     list_features,
@@ -47,54 +53,8 @@ _FILES: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
 _MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 _MODE: Final = "delta.columnMapping.mode"
-_ONLY_ROW_IDS: Final = "rowTrackingEnablementOnly"
-"""A tag with which Delta on Spark lets other writers commit beside a commit."""
-_ROW_IDS: Final = "delta.enableRowTracking"
 _STATS: Final = "delta.dataSkippingStatsColumns"
 _VECTORS: Final = "delta.enableDeletionVectors"
-
-
-class StepKind(Enum):
-    """What a step of an alter does."""
-
-    UPGRADE = "add features to the protocol"
-    BACKFILL = "give row ids to files"
-    PROPERTIES = "change properties"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One or more commits with an operation of Delta on Spark; ``num_files``: that it changes."""
-
-    kind: StepKind
-    operation: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    num_files: int = 0
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AlterPlan:
-    """The plan of an alter of ``version``, with the state after it.
-
-    ``properties`` are those that change, with the values before and after; ``added`` are features.
-    ``risks`` say what cannot simply be undone.
-    """
-
-    version: int
-    metadata: Metadata
-    protocol: Protocol
-    properties: Mapping[str, tuple[str | None, str | None]]
-    added: tuple[str, ...]
-    steps: tuple[Step, ...]
-    risks: tuple[str, ...]
-    enables_timestamps: bool
-    enables_row_ids: bool
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the table already is as it shall be."""
-        return not self.steps
 
 
 def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterPlan:
@@ -105,64 +65,59 @@ def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterP
         SafetyError: the table does not allow a change.
     """
     before = snapshot.metadata
-    configuration, changed = _change_properties(before.configuration, options)
+    configuration = _change_properties(before.configuration, options)
+    changed = changed_keys(before.configuration, configuration)
     metadata = _map_columns(before, replace(before, configuration=configuration))
     wanted = parse_properties(options.properties)
     features = {needed_feature(key, value) for key, value in wanted.items()} - {None}
     features |= set(map(_find_feature, options.add_feature))
     protocol = _upgrade(snapshot.protocol, features)
-    _ensure_possible(metadata, changed)
+    _ensure_possible(metadata, set(changed))
     steps: list[Step] = []
     old, new = TableProperties(before.configuration), TableProperties(configuration)
-    enables_row_ids = new.row_tracking_enabled and not old.row_tracking_enabled
-    if enables_row_ids:
+    needs_row_ids = new.row_tracking_enabled and not old.row_tracking_enabled
+    if needs_row_ids:
         metadata = _name_row_id_columns(metadata, new_id)
         steps += _plan_row_ids(snapshot, protocol)
     added = tuple(sorted(list_features(protocol) - list_features(snapshot.protocol)))
-    if metadata != before or (protocol != snapshot.protocol and not steps):
-        extra = () if steps else set(added) & set(options.add_feature)
-        steps.append(_describe_properties(configuration, sorted(changed), sorted(extra)))
+    if metadata != before or (added and not steps):
+        state = property_step(
+            metadata,
+            changed,
+            () if steps else sorted(set(added) & set(options.add_feature)),
+            protocol=protocol if added and not steps else None,
+            enables_timestamps=new.in_commit_timestamps and not old.in_commit_timestamps,
+            needs_row_ids=needs_row_ids,
+        )
+        steps.append(state if metadata != before else replace(state, metadata=None))
     return AlterPlan(
         snapshot.version,
-        metadata,
-        protocol,
-        {key: (before.configuration.get(key), configuration.get(key)) for key in sorted(changed)},
+        before.id,
+        {key: (before.configuration.get(key), configuration.get(key)) for key in changed},
         added,
-        tuple(steps),
-        tuple(_find_risks(before, metadata, added)),
-        new.in_commit_timestamps and not old.in_commit_timestamps,
-        enables_row_ids,
+        steps=tuple(steps),
+        risks=tuple(_find_risks(before, metadata, added)),
     )
 
 
-def _change_properties(
-    before: Mapping[str, str], options: AlterOptions
-) -> tuple[dict[str, str], set[str]]:
-    """Return the properties after the change, and the names of those that differ."""
+def _change_properties(before: Mapping[str, str], options: AlterOptions) -> dict[str, str]:
+    """Return the properties after the change."""
     after = dict(before)
     for key, value in parse_properties(options.properties).items():
-        spelled = _spellings(before, key)
+        spelled = spellings(before, key)
         if not (spelled and _is_same(key, before[spelled[0]], value)):
             for name in spelled:
                 del after[name]
             after[key] = value
     for key in options.unset:
-        spelled = _spellings(before, key)
+        spelled = spellings(before, key)
         if not key.startswith(_CONSTRAINT):
             ensure_changeable(key)
         if not spelled and not key.startswith(_CONSTRAINT):
             find_key(key)
         for name in spelled:
             after.pop(name, None)
-    return after, {k for k in before.keys() | after if before.get(k) != after.get(k)}
-
-
-def _spellings(configuration: Mapping[str, str], key: str) -> list[str]:
-    """Return the names that mean a property: those of Delta ignore case. The exact comes first."""
-    names = [key] if key in configuration else []
-    if key.lower().startswith("delta."):
-        names += [name for name in configuration if name.lower() == key.lower() and name != key]
-    return names
+    return after
 
 
 def _is_same(key: str, text: str, value: str) -> bool:
@@ -180,7 +135,7 @@ def _map_columns(before: Metadata, after: Metadata) -> Metadata:
     if (old, new) != ("none", "name"):
         raise SafetyError(
             f"{_MODE} cannot be changed from {old} to {new}, only from none to name",
-            hint=f"Use Delta on Spark: ALTER TABLE DROP FEATURE {COLUMN_MAPPING.name}."
+            hint="Use Delta on Spark, which rewrites the files: ALTER TABLE DROP FEATURE."
             if new == "none"
             else "Use the mode name.",
         )
@@ -224,7 +179,9 @@ def _plan_row_ids(snapshot: Snapshot, protocol: Protocol) -> Iterator[Step]:
             "readerFeatures": protocol.reader_features and sorted(protocol.reader_features),
             "writerFeatures": protocol.writer_features and sorted(protocol.writer_features),
         }
-        yield Step(StepKind.UPGRADE, "UPGRADE PROTOCOL", {"newProtocol": _json(lists)})
+        yield Step(
+            StepKind.STATE, "UPGRADE PROTOCOL", {"newProtocol": to_json(lists)}, protocol=protocol
+        )
     bare = 0
     for batch in snapshot.file_batches(("path", "stats", "base_row_id")):
         files = batch.filter(batch["base_row_id"].is_null())
@@ -238,25 +195,6 @@ def _plan_row_ids(snapshot: Snapshot, protocol: Protocol) -> Iterator[Step]:
             )
     if bare or protocol != snapshot.protocol:
         yield Step(StepKind.BACKFILL, "ROW TRACKING BACKFILL", num_files=bare)
-
-
-def _describe_properties(
-    after: Mapping[str, str], changed: Iterable[str], added: Sequence[str]
-) -> Step:
-    """Return the commit that sets and removes properties, with the parameters of Delta on Spark."""
-    is_set = {key: after[key] for key in changed if key in after}
-    is_set |= {f"delta.feature.{name}": "supported" for name in added}
-    removed = [key for key in changed if key not in after]
-    if not is_set:
-        parameters = {"properties": _json(removed), "ifExists": True}
-        return Step(StepKind.PROPERTIES, "UNSET TBLPROPERTIES", parameters)
-    tags = {_ONLY_ROW_IDS: "true"} if is_set == {_ROW_IDS: "true"} and not removed else {}
-    parameters = {"properties": _json(is_set), **({"unset": _json(removed)} if removed else {})}
-    return Step(StepKind.PROPERTIES, "SET TBLPROPERTIES", parameters, tags=tags)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _ensure_possible(after: Metadata, changed: Set[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.operations.alter.plan import AlterPlan
+from deltactl.operations.alter.steps import AlterPlan
 from deltactl.operations.short_repr import ShortRepr
 
 
@@ -27,6 +27,8 @@ class AlterReport(ShortRepr):
                 for key, (before, after) in plan.properties.items()
             },
             "features_added": list(plan.added),
+            "features_dropped": list(plan.dropped),
+            "protected_until_ms": plan.protected_until_ms,
             "steps": [
                 {"operation": step.operation, "files": step.num_files} for step in plan.steps
             ],

@@ -11,9 +11,11 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltactl.errors import InterruptedRunError, SafetyError
+from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import with_data_change
@@ -21,13 +23,23 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
-from deltactl.operations.alter.commits import BackfillCommit, StateCommit
+from deltactl.operations.alter.commits import FilesCommit, StateCommit
+from deltactl.operations.alter.drop import (
+    TRACES,
+    count_traces,
+    list_unmarked_vectors,
+    plan_drop,
+)
 from deltactl.operations.alter.options import AlterOptions
-from deltactl.operations.alter.plan import AlterPlan, Step, StepKind, plan_alter
+from deltactl.operations.alter.plan import plan_alter
 from deltactl.operations.alter.report import AlterReport
+from deltactl.operations.alter.steps import AlterPlan, Step, StepKind
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.paths import encode_path
 
 __all__ = ["AlterOptions", "AlterPlan", "AlterReport", "alter_table"]
 
@@ -45,7 +57,7 @@ def alter_table(
     confirm: Confirm | None = None,
     dry_run: bool = False,
 ) -> AlterReport:
-    """Plan and, unless ``dry_run``, commit a change of properties and features.
+    """Plan and, unless ``dry_run``, change properties and features.
 
     Raises:
         UsageError: a property or feature is not possible.
@@ -61,7 +73,7 @@ def alter_table(
     log.ensure_can_commit()
     if plan.risks and confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was changed")
-    run = _Run(log, snapshot, plan, context)
+    run = _Run(log, snapshot, context)
     for step in plan.steps:
         run.do(step)
     after = run.transaction.base
@@ -75,68 +87,122 @@ def _make_plan(
     log.ensure_exists()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
+    if options.drop_feature is not None:
+        now_ms = context.clock.now_ms()
+        return snapshot, plan_drop(log, snapshot, options.drop_feature, now_ms)
     return snapshot, plan_alter(snapshot, options, context.clock.new_id())
 
 
 class _Run:
     """Makes the commits of a plan."""
 
-    def __init__(
-        self, log: DeltaLog, snapshot: Snapshot, plan: AlterPlan, context: RunContext
-    ) -> None:
-        self._log, self._plan, self._context = log, plan, context
-        self._start = snapshot.version
+    def __init__(self, log: DeltaLog, snapshot: Snapshot, context: RunContext) -> None:
+        self._log, self._context, self._start = log, context, snapshot.version
         self.transaction: Transaction = context.transaction(log, CommitBase.of(snapshot))
+
+    @property
+    def _version(self) -> int:
+        return self.transaction.base.version
 
     def do(self, step: Step) -> None:
         """Make the commits of a step."""
-        base = self.transaction.base
         if self._context.is_cancelled:
-            is_part_done = base.version > self._start
-            raise InterruptedRunError(
-                f"interrupted before {step.operation}", is_part_done=is_part_done, hint="Rerun."
-            )
-        if step.kind is StepKind.BACKFILL:
-            self._backfill(step)
-            return
-        is_last = step.kind is StepKind.PROPERTIES
-        plan = self._plan
-        self.transaction.commit(
-            StateCommit(
-                description=self._describe(step),
-                read_version=base.version,
-                metadata=plan.metadata if is_last and plan.metadata != base.metadata else None,
-                protocol=None if base.protocol == plan.protocol else plan.protocol,
-                enables_timestamps=is_last and plan.enables_timestamps,
-                needs_row_ids=is_last and plan.enables_row_ids,
-            )
+            raise self._interrupted(step)
+        match step.kind:
+            case StepKind.STATE:
+                self._change_state(step)
+            case StepKind.PURGE:
+                self._purge(step)
+            case StepKind.TOMBSTONES:
+                self._mark_vectors(step)
+            case StepKind.BACKFILL | StepKind.UNBACKFILL:
+                self._add_again(step)
+
+    def _interrupted(self, step: Step) -> InterruptedRunError:
+        return InterruptedRunError(
+            f"interrupted before the end of {step.operation}",
+            is_part_done=self._version > self._start,
+            hint="Rerun: what is left is then done.",
         )
 
-    def _backfill(self, step: Step) -> None:
-        """Give row ids to all files that lack them, also to those that others add meanwhile."""
+    def _change_state(self, step: Step) -> None:
+        trace = None if step.drops is None else TRACES.get(step.drops.name)
+        if trace is not None and count_traces(self._log.snapshot(self._version), trace):
+            raise ConflictError(
+                f"another writer used {step.drops and step.drops.name} during the run",
+                hint="Rerun: what is left is then done.",
+            )
+        draft = StateCommit(
+            description=self._describe(step), read_version=self._version, step=step, trace=trace
+        )
+        self.transaction.commit(draft)
+        if step.writes_checkpoint:
+            checkpoint_table(
+                self._log, CheckpointOptions(kind="classic"), self._context.without_cancel()
+            )
+
+    def _purge(self, step: Step) -> None:
+        """Rewrite files with vectors, in commits of ``optimize``; then go on from its version."""
+        from deltactl.operations.optimize.options import OptimizeOptions
+        from deltactl.operations.optimize.run import optimize_table
+
+        before = self.transaction.base
+        report = optimize_table(self._log, OptimizeOptions(purge=True), self._context)
+        if report.failures:
+            raise report.find_worst_failure()
+        base = CommitBase.of(self._log.snapshot())
+        self.transaction = self._context.transaction(self._log, base)
+        if report.interrupted:
+            raise self._interrupted(step)
+        if (base.metadata, base.protocol) != (before.metadata, before.protocol):
+            raise ConflictError(
+                "another writer changed the table's schema, properties or protocol during the run",
+                hint="Rerun: what is left is then done.",
+            )
+
+    def _mark_vectors(self, step: Step) -> None:
+        files = list_unmarked_vectors(self._log.snapshot(self._version))
+        if not len(files):
+            return
+        nulls = {field.name: pa.nulls(len(files), field.type) for field in REMOVE_SCHEMA}
+        unchanged = pa.array(np.zeros(len(files), np.bool_))
+        encoded = pa.array(map(encode_path, files.to_pylist()), pa.string())
+        removed = pa.table(
+            {**nulls, "path": files, "encoded_path": encoded, "data_change": unchanged},
+            schema=REMOVE_SCHEMA,
+        )
+        draft = FilesCommit(self._describe(step), self._version, removed=removed)
+        self.transaction.commit(draft)
+
+    def _add_again(self, step: Step) -> None:
+        """Add files with row ids or without them, also those that others add meanwhile."""
         for number in count():
-            version = self.transaction.base.version
-            files = self._files_without_ids(version)
+            version = self._version
+            files = self._files_to_add(version, without_ids=step.kind is StepKind.BACKFILL)
             if not files.num_rows:
                 return
             described = self._describe(replace(step, parameters={"batchId": str(number)}))
-            some = with_data_change(files.slice(0, _FILES_PER_COMMIT), False)
-            self.transaction.commit(BackfillCommit(described, version, some))
+            self.transaction.commit(FilesCommit(described, version, added=files))
 
-    def _files_without_ids(self, version: int) -> pa.Table:
-        batches = [
-            batch.filter(batch["base_row_id"].is_null())
-            for batch in self._log.snapshot(version).file_batches(ADD_SCHEMA.names)
-        ]
-        return pa.concat_tables([ADD_SCHEMA.empty_table(), *batches])
+    def _files_to_add(self, version: int, *, without_ids: bool) -> pa.Table:
+        """Return files that have no row ids, or those that have some, without these."""
+        batches = []
+        for batch in self._log.snapshot(version).file_batches(ADD_SCHEMA.names):
+            bare = batch["base_row_id"].is_null()
+            batches.append(batch.filter(bare if without_ids else pc.invert(bare)))
+        files = pa.concat_tables([ADD_SCHEMA.empty_table(), *batches]).slice(0, _FILES_PER_COMMIT)
+        for name in () if without_ids else ("base_row_id", "default_row_commit_version"):
+            nulls = pa.nulls(files.num_rows, pa.int64())
+            files = files.set_column(files.schema.get_field_index(name), name, nulls)
+        return with_data_change(files, False)
 
     def _describe(self, step: Step) -> Description:
-        changes_state = step.kind is not StepKind.BACKFILL
+        changes_state = step.metadata is not None or step.protocol is not None
         return Description(
             operation=step.operation,
             parameters=step.parameters,
             engine_info=engine_info(self._context.engine.name),
             tags={**run_tags(self._context.run_id), **step.tags},
             isolation_level="Serializable" if changes_state else "SnapshotIsolation",
-            is_blind_append=changes_state,
+            is_blind_append=step.kind is StepKind.STATE,
         )

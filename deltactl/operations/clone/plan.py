@@ -45,6 +45,7 @@ from deltactl.protocol.features import (
 from deltactl.protocol.new_tables import choose_protocol, list_property_features
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
+from deltactl.protocol.properties import PROTECTED_BEFORE
 from deltactl.protocol.property_rules import parse_properties
 from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
@@ -54,7 +55,7 @@ from deltactl.storage.store import Store
 _OF_THE_SOURCE: Final = (
     "delta.inCommitTimestampEnablementVersion",
     "delta.inCommitTimestampEnablementTimestamp",
-    "delta.requireCheckpointProtectionBeforeVersion",
+    PROTECTED_BEFORE,
     "io.unitycatalog.tableId",
     "ucTableId",
 )

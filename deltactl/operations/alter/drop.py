@@ -1,0 +1,262 @@
+"""Plan to drop a table feature: all steps after which the protocol does not need it.
+
+If readers must support the feature, three checkpoints precede the commit that drops it, and the
+feature ``checkpointProtection`` keeps readers without the feature from the older versions.
+
+Source: PROTOCOL.md; the RFC "Checkpoint Protection"; DROP FEATURE in Delta on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.operations.alter.steps import (
+    AlterPlan,
+    Step,
+    StepKind,
+    changed_keys,
+    property_step,
+    spellings,
+)
+from deltactl.protocol.actions import DomainMetadata, Metadata
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.features import (
+    CHECK_CONSTRAINTS,
+    CHECKPOINT_PROTECTION,
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
+    DOMAIN_METADATA,
+    IN_COMMIT_TIMESTAMP,
+    MATERIALIZE_PARTITION_COLUMNS,
+    REGISTRY,
+    ROW_TRACKING,
+    TYPE_WIDENING,
+    V2_CHECKPOINT,
+    VACUUM_PROTOCOL_CHECK,
+    Feature,
+    list_features,
+    protocol_of,
+)
+from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS
+from deltactl.protocol.schema import TYPE_CHANGES_KEY
+from deltactl.suggest import with_suggestion
+from deltactl.units import format_timestamp
+
+_ROW_IDS: Final = "delta.enableRowTracking"
+_SUSPENDED: Final = "delta.rowTrackingSuspended"
+_CONSTRAINT: Final = "delta.constraints."
+_BARRIERS: Final = 3
+
+Changes = Mapping[str, str | None]
+
+_TURNED_OFF: Final[Mapping[str, Changes]] = {
+    CHECK_CONSTRAINTS.name: {},
+    CHECKPOINT_PROTECTION.name: {},
+    COLUMN_MAPPING.name: {},
+    DELETION_VECTORS.name: {"delta.enableDeletionVectors": None},
+    DOMAIN_METADATA.name: {},
+    IN_COMMIT_TIMESTAMP.name: dict.fromkeys(
+        ("delta.enableInCommitTimestamps", ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+    ),
+    MATERIALIZE_PARTITION_COLUMNS.name: {"delta.enableMaterializePartitionColumnsFeature": None},
+    ROW_TRACKING.name: {_ROW_IDS: "false", _SUSPENDED: "true"},
+    TYPE_WIDENING.name: {"delta.enableTypeWidening": None},
+    V2_CHECKPOINT.name: {"delta.checkpointPolicy": None},
+    VACUUM_PROTOCOL_CHECK.name: {},
+}
+"""The features that can be dropped, and the properties that change first."""
+
+_REMOVED: Final[Mapping[str, Changes]] = {
+    CHECKPOINT_PROTECTION.name: {PROTECTED_BEFORE: None},
+    COLUMN_MAPPING.name: {"delta.columnMapping.mode": None},
+    ROW_TRACKING.name: dict.fromkeys((_ROW_IDS, _SUSPENDED, *ROW_TRACKING_COLUMN_KEYS)),
+}
+"""Properties that are removed together with their feature."""
+
+TRACES: Final = {DELETION_VECTORS.name: "deletion_vector", ROW_TRACKING.name: "base_row_id"}
+"""Columns of file actions that are empty without a feature."""
+
+_LOST: Final[Mapping[str, str]] = {
+    IN_COMMIT_TIMESTAMP.name: "the times of all versions become those of their files",
+    ROW_TRACKING.name: "row ids are lost",
+    DOMAIN_METADATA.name: "all domain metadata is removed",
+}
+
+
+def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> AlterPlan:
+    """Return the steps; none if the table does not have the feature.
+
+    Raises:
+        UsageError: no release of Delta knows the feature.
+        UnsupportedFeatureError: the feature cannot be dropped, or not by deltactl.
+        SafetyError: something still needs the feature.
+    """
+    if name not in REGISTRY:
+        raise UsageError(with_suggestion(f"the feature {name!r} is not known", name, REGISTRY))
+    before, has, row = snapshot.metadata, list_features(snapshot.protocol), REGISTRY[name]
+    plan = AlterPlan(snapshot.version, before.id)
+    if name not in has:
+        return plan
+    _ensure_droppable(log, snapshot, row)
+    prepared = _change(before, _TURNED_OFF[name])
+    final = _change(prepared, _REMOVED.get(name, {}))
+    protects = {CHECKPOINT_PROTECTION.name} if row.reader else set()
+    steps = [
+        *([property_step(prepared, _changed(before, prepared))] if prepared != before else []),
+        *_plan_files(snapshot, row),
+        *_plan_domains(snapshot, row),
+        *([_barrier()] * _BARRIERS if row.reader else []),
+        Step(
+            StepKind.STATE,
+            "DROP FEATURE",
+            {"featureName": name, "truncateHistory": False},
+            metadata=final,
+            protocol=protocol_of(has - {name} | protects),
+            domains=_removed(snapshot, ROW_TRACKING_DOMAIN) if row is ROW_TRACKING else (),
+            drops=row,
+            writes_checkpoint=row.reader,
+        ),
+    ]
+    lost = [f"engines without {it} can no longer write to the table" for it in protects - has]
+    return replace(
+        plan,
+        properties={
+            key: (before.configuration.get(key), final.configuration.get(key))
+            for key in _changed(before, final)
+        },
+        added=tuple(protects - has),
+        dropped=(name,),
+        steps=tuple(steps),
+        risks=(*([_LOST[name]] if name in _LOST else []), *lost),
+        protected_until_ms=now_ms + snapshot.properties.log_retention_ms if protects else None,
+    )
+
+
+def list_unmarked_vectors(snapshot: Snapshot) -> pa.ChunkedArray:
+    """Return the files of deletion vectors of tombstones that have no tombstone themselves.
+
+    Only files inside the table: no vacuum of it deletes others.
+    """
+    named, marked = [], []
+    for batch in snapshot.tombstone_batches(("path", "deletion_vector")):
+        marked.append(batch["path"])
+        named.append(vector_files(batch["deletion_vector"]).drop_null())
+    files = pc.unique(_chain(named))
+    outside = pc.match_substring_regex(files, "^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)")
+    files = files.filter(pc.invert(outside))
+    return pa.chunked_array([files.filter(pc.invert(pc.is_in(files, value_set=_chain(marked))))])
+
+
+def _chain(arrays: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for array in arrays for chunk in array.chunks], pa.string())
+
+
+def _change(metadata: Metadata, changes: Changes) -> Metadata:
+    """Return the metadata with other values of properties; ``None`` removes a property."""
+    configuration = dict(metadata.configuration)
+    for key, value in changes.items():
+        for name in spellings(metadata.configuration, key):
+            del configuration[name]
+        if value is not None:
+            configuration[key] = value
+    return replace(metadata, configuration=configuration)
+
+
+def _changed(before: Metadata, after: Metadata) -> list[str]:
+    return changed_keys(before.configuration, after.configuration)
+
+
+def _barrier() -> Step:
+    return Step(StepKind.STATE, "Empty Commit", writes_checkpoint=True)
+
+
+def _plan_files(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
+    """Yield the steps that remove what files have of the feature."""
+    column = TRACES.get(row.name)
+    num_files = count_traces(snapshot, column) if column is not None else 0
+    if row is ROW_TRACKING and num_files:
+        yield Step(StepKind.UNBACKFILL, "ROW TRACKING UNBACKFILL", num_files=num_files)
+    if row is DELETION_VECTORS:
+        if num_files:
+            yield Step(StepKind.PURGE, "REORG", num_files=num_files)
+        if num_files or len(list_unmarked_vectors(snapshot)):
+            yield Step(StepKind.TOMBSTONES, "Deletion Vector Tombstones")
+
+
+def count_traces(snapshot: Snapshot, column: str) -> int:
+    """Return the number of live files that have a value in a column."""
+    batches = snapshot.file_batches(("path", column))
+    return sum(batch.num_rows - batch[column].null_count for batch in batches)
+
+
+def _plan_domains(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
+    domains = _removed(snapshot)
+    if row is DOMAIN_METADATA and domains:
+        yield Step(StepKind.STATE, "DOMAIN METADATA CLEANUP", domains=domains)
+
+
+def _removed(snapshot: Snapshot, *names: str) -> tuple[DomainMetadata, ...]:
+    """Return the actions that remove some domains, or all of them."""
+    found = snapshot.domains
+    return tuple(replace(found[name], removed=True) for name in names or found if name in found)
+
+
+def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
+    name, before = row.name, snapshot.metadata
+    if name not in _TURNED_OFF:
+        raise UnsupportedFeatureError(
+            f"the feature {name} cannot be dropped, as in Delta on Spark",
+            hint="Copy the rows to a new table without it.",
+        )
+    for other in sorted(list_features(snapshot.protocol)):
+        needs = REGISTRY[other].needs
+        if name in needs or (row is ROW_TRACKING and REGISTRY[other].without_vectors):
+            raise SafetyError(
+                f"the feature {name} cannot be dropped: {other} needs it",
+                hint=f"Drop {other} first.",
+            )
+    constraints = [key for key in before.configuration if key.startswith(_CONSTRAINT)]
+    if row is CHECK_CONSTRAINTS and constraints:
+        raise SafetyError(
+            f"the feature {name} cannot be dropped: the table has {', '.join(constraints)}",
+            hint="Unset them first.",
+        )
+    is_mapped = row is COLUMN_MAPPING and before.column_mapping_mode != "none"
+    is_widened = row is TYPE_WIDENING and TYPE_CHANGES_KEY in (before.schema_string or "")
+    if is_mapped or is_widened:
+        reason = "names and ids" if is_mapped else "earlier types"
+        raise UnsupportedFeatureError(
+            f"the feature {name} cannot be dropped by deltactl: files may have {reason} that the "
+            "schema does not have without it, so that all must be rewritten",
+            hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
+        )
+    if row is CHECKPOINT_PROTECTION:
+        _ensure_truncated(log, snapshot)
+
+
+def _ensure_truncated(log: DeltaLog, snapshot: Snapshot) -> None:
+    """Refuse to drop the protection while the log has versions that it protects."""
+    version = snapshot.properties.protected_before_version
+    kept = [*log.commit_files, *(checkpoint.version for checkpoint in log.checkpoints)]
+    if min(kept) >= version:
+        return
+    until = "its retention"
+    if version in log.commit_files:
+        written_ms = log.commit_files[version].modified_ms
+        until = format_timestamp(written_ms + snapshot.properties.log_retention_ms)
+    raise SafetyError(
+        f"the feature {CHECKPOINT_PROTECTION.name} cannot be dropped: it protects the versions "
+        f"before {version}, and the log has version {min(kept)}",
+        hint=f"Wait until {until} (delta.logRetentionDuration). Then run `deltactl checkpoint "
+        "TABLE --cleanup`, and rerun.",
+    )

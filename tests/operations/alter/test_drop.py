@@ -1,0 +1,195 @@
+"""``alter --drop-feature``: what is left of a feature, and who could still use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.errors import ConflictError, SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.delta_log import DeltaLog
+from deltactl.protocol.features import list_features
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.operations.alter.test_properties import actions, alter
+from tests.support.stores import fresh_store
+from tests.support.table_builder import Column, TableBuilder
+
+PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"
+
+
+def new_table(*features: str, **options: Any) -> TableBuilder:
+    builder = TableBuilder(fresh_store(), [Column("id")], features=features, **options)
+    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    return builder
+
+
+def drop(builder: TableBuilder, name: str, **options: Any) -> list[str]:
+    """Drop a feature; return the operations of the commits."""
+    first = Table("x", store=builder.store).snapshot().version + 1
+    after = alter(builder.store, drop_feature=name, **options).version_after
+    assert after is not None
+    return [
+        actions(builder.store, version)["commitInfo"]["operation"]
+        for version in range(first, after + 1)
+    ]
+
+
+def features(store: Store) -> set[str]:
+    return set(list_features(Table("x", store=store).snapshot().protocol))
+
+
+def ids(store: Store) -> list[int]:
+    return sorted(Table("x", store=store).scan().read_all()["id"].to_pylist())
+
+
+def checkpoints(store: Store) -> list[int]:
+    return sorted(it.version for it in DeltaLog(store, pytest.fail).checkpoints)
+
+
+BARRIERS = ["Empty Commit"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "operations"),
+    [
+        ("vacuumProtocolCheck", {}, [*BARRIERS, "DROP FEATURE"]),
+        ("columnMapping", {}, [*BARRIERS, "DROP FEATURE"]),
+        ("materializePartitionColumns", {}, ["DROP FEATURE"]),
+        ("checkConstraints", {}, ["DROP FEATURE"]),
+        ("domainMetadata", {}, ["DROP FEATURE"]),
+        ("inCommitTimestamp", {}, ["UNSET TBLPROPERTIES", "DROP FEATURE"]),
+        (
+            "v2Checkpoint",
+            {"delta.CheckpointPolicy": "v2"},
+            ["UNSET TBLPROPERTIES", *BARRIERS, "DROP FEATURE"],
+        ),
+        (
+            "typeWidening",
+            {"delta.enableTypeWidening": "true"},
+            ["UNSET TBLPROPERTIES", *BARRIERS, "DROP FEATURE"],
+        ),
+        (
+            "rowTracking",
+            {},
+            ["SET TBLPROPERTIES", "ROW TRACKING UNBACKFILL", "DROP FEATURE"],
+        ),
+    ],
+)
+def test_the_commits_are_those_of_spark(
+    name: str, properties: dict[str, str], operations: list[str]
+) -> None:
+    builder = new_table("appendOnly", name, properties=properties)
+    assert drop(builder, name) == operations
+    version = len(operations) + 1
+    snapshot = Table("x", store=builder.store).snapshot()
+    left = {"appendOnly", *({"domainMetadata"} if name == "rowTracking" else ())}
+    if len(operations) > 3:
+        assert features(builder.store) == {*left, "checkpointProtection"}
+        assert snapshot.metadata.configuration == {PROTECTED: str(version)}
+        assert checkpoints(builder.store) == list(range(version - 3, version + 1))
+    elif name != "rowTracking":
+        assert features(builder.store) == left
+        assert (snapshot.metadata.configuration, checkpoints(builder.store)) == ({}, [])
+    assert snapshot.version == version
+    assert ids(builder.store) == [1, 2, 3]
+    assert Table("x", store=builder.store).check().is_sound
+    assert alter(builder.store, drop_feature=name).plan.is_empty
+
+
+def test_row_tracking_leaves_no_ids() -> None:
+    builder = new_table("rowTracking")
+    drop(builder, "rowTracking")
+    snapshot = Table("x", store=builder.store).snapshot()
+    assert snapshot.files["base_row_id"].null_count == 2
+    assert (dict(snapshot.domains), snapshot.metadata.configuration) == ({}, {})
+
+
+def test_vectors_are_purged_and_their_files_get_tombstones() -> None:
+    builder = new_table("deletionVectors", properties={"delta.enableDeletionVectors": "true"})
+    builder.delete_rows(next(iter(builder.data)), [0])
+    operations = ["UNSET TBLPROPERTIES", "REORG", "Deletion Vector Tombstones", *BARRIERS]
+    assert drop(builder, "deletionVectors") == [*operations, "DROP FEATURE"]
+    assert ids(builder.store) == [2, 3]
+    removed = actions(builder.store, 5)["remove"]
+    assert removed["path"].startswith("deletion_vector_")
+    assert removed.keys() == {"path", "deletionTimestamp", "dataChange"}
+    assert features(builder.store) == {"checkpointProtection"}
+    assert Table("x", store=builder.store).check().is_sound
+
+
+@pytest.mark.parametrize(
+    ("features", "properties", "name", "said"),
+    [
+        (("clustering",), {}, "clustering", "as in Delta on Spark"),
+        (("allowColumnDefaults",), {}, "allowColumnDefaults", "as in Delta on Spark"),
+        (("icebergCompatV1",), {}, "icebergCompatV1", "as in Delta on Spark"),
+        (("rowTracking",), {}, "domainMetadata", "rowTracking needs it"),
+        (("icebergCompatV3", "rowTracking"), {}, "rowTracking", "icebergCompatV3 needs it"),
+        (
+            ("checkConstraints",),
+            {"delta.constraints.c": "id > 0"},
+            "checkConstraints",
+            r"delta\.constraints\.c",
+        ),
+        (("checkpointProtection",), {PROTECTED: "2"}, "checkpointProtection", "has version 0"),
+    ],
+)
+def test_what_is_still_needed_is_refused(
+    features: tuple[str, ...], properties: dict[str, str], name: str, said: str
+) -> None:
+    builder = new_table(*features, properties=properties)
+    with pytest.raises((UnsupportedFeatureError, SafetyError), match=said):
+        alter(builder.store, drop_feature=name)
+    assert Table("x", store=builder.store).snapshot().version == 1
+
+
+def test_files_that_must_be_rewritten_are_refused() -> None:
+    mapped = TableBuilder(fresh_store(), [Column("id")], mapping="name")
+    with pytest.raises(UnsupportedFeatureError, match="names and ids"):
+        alter(mapped.store, drop_feature="columnMapping")
+    changes = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
+    column = Column("id", metadata=changes)
+    widened = TableBuilder(fresh_store(), [column], features=["typeWidening"])
+    with pytest.raises(UnsupportedFeatureError, match="earlier types"):
+        alter(widened.store, drop_feature="typeWidening")
+    with pytest.raises(UsageError, match="Did you mean 'typeWidening'"):
+        alter(widened.store, drop_feature="typeWidenin")
+
+
+def test_protection_is_dropped_when_the_log_was_truncated() -> None:
+    builder = new_table("vacuumProtocolCheck")
+    drop(builder, "vacuumProtocolCheck")
+    with pytest.raises(SafetyError, match="before 5") as refused:
+        alter(builder.store, drop_feature="checkpointProtection")
+    assert "Wait until" in (refused.value.hint or "")
+    builder.forget_commits(5)
+    for version in range(2, 5):
+        builder.store.delete_many([f"_delta_log/{version:020}.checkpoint.parquet"])
+    assert drop(builder, "checkpointProtection") == ["DROP FEATURE"]
+    snapshot = Table("x", store=builder.store).snapshot()
+    assert (features(builder.store), snapshot.metadata.configuration) == (set(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [
+        ("deletionVectors", lambda it: it.delete_rows(next(iter(it.data)), [0])),
+        ("rowTracking", lambda it: it.change_metadata(name="x")),
+    ],
+)
+def test_a_writer_that_uses_the_feature_meanwhile_is_a_conflict(
+    name: str, act: Callable[[TableBuilder], object]
+) -> None:
+    builder = new_table(name)
+
+    def confirm(_: object) -> bool:
+        act(builder)
+        return True
+
+    with pytest.raises(ConflictError, match="another writer"):
+        alter(builder.store, drop_feature=name, confirm=confirm)
+    assert name in features(builder.store)
+    drop(builder, name)
+    assert name not in features(builder.store)
