@@ -24,6 +24,7 @@ class AlterKeywords(TypedDict, total=False):
     properties: Mapping[str, str] | Sequence[str]
     unset: Sequence[str]
     add_feature: Sequence[str]
+    drop_feature: str | None
 
 
 class CheckKeywords(TypedDict, total=False):

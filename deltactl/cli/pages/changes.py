@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.sections import Fact, Line, Section, Styled, Tone, list_single_versions
@@ -160,7 +161,7 @@ def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
     yield Section(
         title,
         facts=[
-            ("commits", ", ".join(map(_describe_step, plan.steps))),
+            ("commits", ", ".join(_describe_steps(plan.steps))),
             ("features added", ", ".join(plan.added) or None),
             ("features dropped", ", ".join(plan.dropped) or None),
             ("history protected", None if until is None else f"until {format_timestamp(until)}"),
@@ -170,6 +171,10 @@ def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
     yield from _list_changes("properties", plan.properties)
 
 
-def _describe_step(step: Step) -> str:
-    files = f" ({format_count(step.num_files, 'file')})" if step.num_files else ""
-    return f"{step.operation}{files}{' and checkpoint' if step.writes_checkpoint else ''}"
+def _describe_steps(steps: Sequence[Step]) -> Iterator[str]:
+    for step, equal in groupby(steps):
+        files = f" ({format_count(step.num_files, 'file')})" if step.num_files else ""
+        checkpoint = " with checkpoint" if step.writes_checkpoint else ""
+        number = len(list(equal))
+        times = f", {number} times" if number > 1 else ""
+        yield f"{step.operation}{files}{checkpoint}{times}"

@@ -66,10 +66,28 @@ def test_json_of_several_tables(cli: RunCli, table: TableBuilder, tmp_path: Path
         assert envelope["result"]["properties"] == {"b": {"before": None, "after": "c=d"}}
 
 
+def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
+    columns, features = [Column("id")], ["vacuumProtocolCheck"]
+    TableBuilder(LocalStore(str(tmp_path / "new")), columns, features=features)
+    words = ("alter", "new", "--drop-feature", "vacuumProtocolCheck")
+    ran = cli(*words, "--dry-run")
+    shown = " ".join(ran.out.split())
+    assert "Empty Commit with checkpoint, 3 times, DROP FEATURE with checkpoint" in shown
+    assert "  history protected  until 20" in ran.out
+    assert cli(*words).code == 6
+    result = json.loads(cli(*words, "--yes", "-o", "json").out)["result"]
+    assert result["features_dropped"] == ["vacuumProtocolCheck"]
+    assert result["features_added"] == ["checkpointProtection"]
+    assert cli(*words).out.startswith("Nothing to alter")
+    ran = cli("alter", "new", "--drop-feature", "checkpointProtection")
+    assert (ran.code, "Wait until" in ran.err) == (6, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "--set, --unset or --add-feature"),
+        ((), "--set, --unset, --add-feature or --drop-feature"),
+        (("--drop-feature", "v2Checkpoint", "--set", "a=1"), "--drop-feature cannot be combined"),
         (("--set", "a"), "KEY=VALUE"),
         (("--set", "delta.logRetentionDuration=30"), '"30d" for days'),
         (("--set", "delta.logRetention=30d"), "Did you mean 'delta.logRetentionDuration'?"),

@@ -9,6 +9,7 @@ import pytest
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.run import alter_table
+from deltactl.protocol.features import list_features
 from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.run import run_on
@@ -16,11 +17,14 @@ from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_p
 from tests.support.table_builder import START_MS, Column, TableBuilder
 
 pytestmark = pytest.mark.thorough
+SLOW = pytest.mark.slow
 
-CHANGES: list[dict[str, Any]] = [
-    {"properties": {"delta.enableRowTracking": "true"}},
-    {"properties": {"delta.enableInCommitTimestamps": "true"}, "unset": ("a",)},
-]
+CHANGES: dict[str, dict[str, Any]] = {
+    "row ids": {"properties": {"delta.enableRowTracking": "true"}},
+    "timestamps": {"properties": {"delta.enableInCommitTimestamps": "true"}, "unset": ("a",)},
+    "rowTracking": {"drop_feature": "rowTracking"},
+    "deletionVectors": {"drop_feature": "deletionVectors"},
+}
 
 
 def alter(store: Any, changes: dict[str, Any]) -> None:
@@ -30,12 +34,21 @@ def alter(store: Any, changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["crash", "error"])
-@pytest.mark.parametrize("changes", CHANGES, ids=["row ids", "timestamps"])
-def test_the_next_run_makes_the_rest(changes: dict[str, Any], kind: Any, when: Any) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["row ids", "timestamps", "rowTracking", pytest.param("deletionVectors", marks=SLOW)],
+)
+def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
+    changes = CHANGES[name]
+    dropped = changes.get("drop_feature")
     store = MemoryStore(f"memory://alter-{kind}-{when}")
     store.delete_many([name for batch in store.walk() for name in batch])
-    builder = TableBuilder(store, [Column("id")], properties={"a": "1"})
-    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    features = [dropped] if dropped else []
+    builder = TableBuilder(store, [Column("id")], features=features, properties={"a": "1"})
+    path, _ = builder.append([{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 3}])
+    if dropped == "deletionVectors":
+        builder.delete_rows(path, [0])
+    rows = [row["id"] for row in builder.rows()]
     before = store.contents()
     counted = FaultyStore(store)
     alter(counted, changes)
@@ -52,11 +65,12 @@ def test_the_next_run_makes_the_rest(changes: dict[str, Any], kind: Any, when: A
             continue  # what the next run makes of it is shown above
         states.add(state)
         table = Table("x", store=store)
-        assert sorted(table.scan().read_all()["id"].to_pylist()) == [1, 2, 3]
+        assert sorted(table.scan().read_all()["id"].to_pylist()) == sorted(rows)
         alter(store, changes)
         snapshot = table.snapshot()
-        for key, value in changes["properties"].items():
+        assert dropped not in list_features(snapshot.protocol), counted.calls[at - 1]
+        for key, value in changes.get("properties", {}).items():
             assert snapshot.metadata.configuration[key] == value, counted.calls[at - 1]
-        if "delta.enableRowTracking" in changes["properties"]:
+        if name == "row ids":
             assert len(set(snapshot.files["base_row_id"].to_pylist())) == 2
         assert table.check().is_sound
