@@ -36,6 +36,9 @@ def build(path: Path, *features: str, **properties: str) -> Table:
     else:
         builder.remove(first)
         builder.append([{"id": 2}])
+    if "v2Checkpoint" in features:
+        builder.checkpoint(builder.version, "v2-json")
+        builder.hint(builder.version)
     return Table(str(path))
 
 

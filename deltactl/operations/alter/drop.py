@@ -29,6 +29,7 @@ from deltactl.operations.alter.steps import (
     spellings,
 )
 from deltactl.protocol.actions import DomainMetadata, Metadata
+from deltactl.protocol.column_ids import MAX_COLUMN_ID
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import (
     CHECK_CONSTRAINTS,
@@ -78,7 +79,7 @@ _TURNED_OFF: Final[Mapping[str, Changes]] = {
 
 _REMOVED: Final[Mapping[str, Changes]] = {
     CHECKPOINT_PROTECTION.name: {PROTECTED_BEFORE: None},
-    COLUMN_MAPPING.name: {"delta.columnMapping.mode": None},
+    COLUMN_MAPPING.name: {"delta.columnMapping.mode": None, MAX_COLUMN_ID: None},
     ROW_TRACKING.name: dict.fromkeys((_ROW_IDS, _SUSPENDED, *ROW_TRACKING_COLUMN_KEYS)),
 }
 """Properties that are removed together with their feature."""
@@ -215,15 +216,16 @@ def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
     name, before = row.name, snapshot.metadata
     if name not in _TURNED_OFF:
         raise UnsupportedFeatureError(
-            f"the feature {name} cannot be dropped, as in Delta on Spark",
-            hint="Copy the rows to a new table without it.",
+            f"deltactl does not drop the feature {name}",
+            hint="Copy the rows to a new table: Delta on Spark drops few other features.",
         )
     for other in sorted(list_features(snapshot.protocol)):
         needs = REGISTRY[other].needs
-        if name in needs or (row is ROW_TRACKING and REGISTRY[other].without_vectors):
+        is_for_iceberg = REGISTRY[other].without_vectors
+        if name in needs or (is_for_iceberg and row in (COLUMN_MAPPING, ROW_TRACKING)):
             raise SafetyError(
-                f"the feature {name} cannot be dropped: {other} needs it",
-                hint=f"Drop {other} first.",
+                f"the feature {name} cannot be dropped while the table has {other}",
+                hint=f"Drop {other} first, if possible.",
             )
     constraints = [key for key in before.configuration if key.startswith(_CONSTRAINT)]
     if row is CHECK_CONSTRAINTS and constraints:

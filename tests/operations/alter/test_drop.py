@@ -122,11 +122,11 @@ def test_vectors_are_purged_and_their_files_get_tombstones() -> None:
 @pytest.mark.parametrize(
     ("features", "properties", "name", "said"),
     [
-        (("clustering",), {}, "clustering", "as in Delta on Spark"),
-        (("allowColumnDefaults",), {}, "allowColumnDefaults", "as in Delta on Spark"),
-        (("icebergCompatV1",), {}, "icebergCompatV1", "as in Delta on Spark"),
-        (("rowTracking",), {}, "domainMetadata", "rowTracking needs it"),
-        (("icebergCompatV3", "rowTracking"), {}, "rowTracking", "icebergCompatV3 needs it"),
+        (("clustering",), {}, "clustering", "does not drop"),
+        (("allowColumnDefaults",), {}, "allowColumnDefaults", "does not drop"),
+        (("icebergCompatV1",), {}, "icebergCompatV1", "does not drop"),
+        (("rowTracking",), {}, "domainMetadata", "has rowTracking"),
+        (("icebergCompatV3", "rowTracking"), {}, "rowTracking", "has icebergCompatV3"),
         (
             ("checkConstraints",),
             {"delta.constraints.c": "id > 0"},
