@@ -492,7 +492,7 @@ class Table:
         on_progress: OnProgress | None = None,
         **keywords: Unpack[AlterKeywords],
     ) -> AlterReport:
-        """Set and remove properties of the table, and add features to its protocol.
+        """Set and remove properties of the table, add and drop features of its protocol.
 
         Does not ask for confirmation. The keywords are those of ``AlterKeywords``; they replace
         fields of ``options``.

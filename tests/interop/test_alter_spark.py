@@ -16,10 +16,10 @@ from tests.support.table_builder import Column, TableBuilder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DROPPED = (
-    "checkConstraints", "columnMapping", "deletionVectors", "domainMetadata", "inCommitTimestamp",
-    "materializePartitionColumns", "rowTracking", "typeWidening", "v2Checkpoint",
-    "vacuumProtocolCheck",
+DROPPED = ("deletionVectors", "rowTracking", "v2Checkpoint")
+ALSO = (
+    "checkConstraints", "columnMapping", "domainMetadata", "inCommitTimestamp",
+    "materializePartitionColumns", "typeWidening", "vacuumProtocolCheck",
 )  # fmt: skip
 ROWS = [{"id": 2}, {"id": 3}, {"id": 4}]
 
@@ -57,7 +57,9 @@ def by_id(rows: Any) -> list[dict[str, Any]]:
     return sorted(({"id": row["id"]} for row in rows), key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("name", DROPPED)
+@pytest.mark.parametrize(
+    "name", [*DROPPED, *(pytest.param(name, marks=pytest.mark.slow) for name in ALSO)]
+)
 def test_old_readers_read_a_table_without_the_feature(tmp_path: Path, name: str) -> None:
     table = drop(tmp_path / "t", name)
     assert table.snapshot().protocol.min_reader_version == 1
