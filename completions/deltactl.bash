@@ -200,7 +200,7 @@ _deltactl() {
         check:--files) kind=choices values='exists sizes footers data' ;;
         check:--sample) kind=nothing ;;
         check:--resume) kind=files ;;
-        check:--fix) kind=choices values='missing-files missing-vectors path-encoding stats' ;;
+        check:--fix) kind=choices values='checksum last-checkpoint missing-files missing-vectors path-encoding stats' ;;
         check:--path) kind=nothing ;;
         check:--expect-files) kind=nothing ;;
         check:--erased) kind=nothing ;;

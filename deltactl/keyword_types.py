@@ -86,7 +86,7 @@ class ConvertKeywords(TypedDict, total=False):
 class FixKeywords(TypedDict, total=False):
     """The fields of ``FixOptions``."""
 
-    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding", "stats"] | None
+    kind: Fix | str | None
     texts: Sequence[str]
     expect_files: int | None
     drop_files: bool

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.operations.check.fixes.log_files import LogFileReport
 from deltactl.operations.check.fixes.missing import MissingReport
 from deltactl.operations.check.fixes.options import Fix
 from deltactl.operations.check.fixes.path_encoding import PathRepairReport
@@ -23,10 +24,14 @@ def describe_fix(report: FixReport) -> Iterator[Section]:
         yield from _describe_missing(report)
     elif isinstance(report, StatsReport):
         yield from _describe_stats(report)
+    elif isinstance(report, LogFileReport):
+        yield _describe_log_file(report)
 
 
 def question_of(report: FixReport) -> str:
     """Return the question to ask before a fix."""
+    if isinstance(report, LogFileReport):
+        return f"Repair {report.name}?"
     if isinstance(report, StatsReport):
         return f"Write new statistics of {format_count(report.num_files, 'file')} to the log?"
     if isinstance(report, PathRepairReport):
@@ -115,6 +120,17 @@ def _describe_stats(report: StatsReport) -> Iterator[Section]:
         facts.append(("left", f"{files} that cannot be read: see `deltactl check --files footers`"))
     if facts:
         yield Section(facts=facts)
+
+
+def _describe_log_file(report: LogFileReport) -> Section:
+    if report.problem is None:
+        return Section((Tone.GOOD("Nothing to fix"), f" in version {report.version}"))
+    verb = "Would repair" if report.dry_run else "To repair:"
+    verb = "Repaired" if report.is_repaired else "Not repaired:" if report.obstacle else verb
+    return Section(
+        Tone.STRONG(f"{verb} {report.name}"),
+        facts=[("problem", report.problem), ("reason", report.obstacle)],
+    )
 
 
 def _list_lost(report: MissingReport, is_chosen: bool) -> Table:

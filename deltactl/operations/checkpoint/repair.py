@@ -6,6 +6,7 @@ that was rebuilt without it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from deltactl.log.audit.checkpoints import (
     hint_of,
 )
 from deltactl.log.audit.checksum import find_disagreements
-from deltactl.log.audit.compactions import check_compactions
+from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, move_hint
@@ -82,6 +83,37 @@ class RepairReport(ShortRepr):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """The latest version, built without the checkpoints and compacted files that are wrong."""
+
+    latest: Snapshot
+    verdicts: Sequence[Verdict]
+    compacted: Sequence[CompactionVerdict]
+
+    @property
+    def bad(self) -> frozenset[Checkpoint]:
+        """Return the wrong checkpoints."""
+        return frozenset(v.checkpoint for v in self.verdicts if v.trust == "bad")
+
+
+def load_trusted(log: DeltaLog) -> Trusted:
+    """Compare the checkpoints and compacted files with the commits; load the latest version.
+
+    Raises:
+        CorruptLogError: the latest version cannot be rebuilt from valid files.
+        UnsupportedFeatureError: the protocol forbids a checkpoint.
+    """
+    compacted = [v for v in check_compactions(log) if v.problem is not None]
+    for wrong in compacted:  # no version may be rebuilt from these
+        log.ignore_compacted(wrong.first, wrong.last)
+    verdicts = check_checkpoints(log)
+    bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
+    latest = log.snapshot(skip=bad)
+    ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
+    return Trusted(latest, verdicts, compacted)
+
+
 def repair_checkpoints(
     log: DeltaLog, context: RunContext, *, dry_run: bool = False
 ) -> RepairReport:
@@ -93,16 +125,12 @@ def repair_checkpoints(
         DeltactlError: writing or the store failed.
     """
     log.ensure_exists()
-    store = log.store
-    compacted = [v for v in check_compactions(log) if v.problem is not None]
-    for wrong in compacted:  # no version may be rebuilt from these
-        log.ignore_compacted(wrong.first, wrong.last)
-    verdicts = check_checkpoints(log)
-    bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
-    latest = log.snapshot(skip=bad)
-    ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
+    trusted = load_trusted(log)
+    store, latest, bad, verdicts = log.store, trusted.latest, trusted.bad, trusted.verdicts
     hint = check_hint(log, bad)
-    findings = [_remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in compacted]
+    findings = [
+        _remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in trusted.compacted
+    ]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
@@ -111,8 +139,8 @@ def repair_checkpoints(
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
-    findings += _check_checksum(latest, verdicts, dry_run)
-    findings += _repair_hint(log, hint, dry_run)
+    findings += _check_checksum(trusted, dry_run)
+    findings += repair_hint(log, hint, dry_run)
     return RepairReport(
         version=latest.version,
         engine=context.engine.name,
@@ -135,17 +163,30 @@ def _judge(verdict: Verdict, dry_run: bool) -> Finding:
     return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
 
 
-def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) -> list[Finding]:
-    found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
-    if not found:
+def _check_checksum(trusted: Trusted, dry_run: bool) -> list[Finding]:
+    problem, obstacle = judge_checksum(trusted)
+    if not problem:
         return []
-    name, problem = DeltaLog.checksum_file(latest.version), "; ".join(found)
+    version = trusted.latest.version
+    name = DeltaLog.checksum_file(version)
+    if obstacle is not None:
+        return [Finding(name, version, problem, f"none, because {obstacle}")]
+    return [_remove_wrong(trusted.latest.store, name, version, problem, dry_run)]
+
+
+def judge_checksum(trusted: Trusted) -> tuple[str | None, str | None]:
+    """Return the problem of the latest version's checksum file, and why it must stay as it is.
+
+    The problem is ``None`` if there is no file, and empty if the file is right.
+    """
+    latest = trusted.latest
+    found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
     base = latest.segment.checkpoint
-    if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
-        # It may be the only file with the data that the checkpoint lacks.
-        remedy = f"none, because it is unknown whether this file or {base.names[0]} is wrong"
-        return [Finding(name, latest.version, problem, remedy)]
-    return [_remove_wrong(latest.store, name, latest.version, problem, dry_run)]
+    proven = [v.checkpoint for v in trusted.verdicts if v.trust == "good"]
+    if not found or base is None or base in proven:
+        return None if found is None else "; ".join(found), None
+    # It may be the only file with the data that the checkpoint lacks.
+    return "; ".join(found), f"it is unknown whether this file or {base.names[0]} is wrong"
 
 
 def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:
@@ -196,7 +237,8 @@ def _plan_like(
     return plan_files(snapshot, "classic", options)
 
 
-def _repair_hint(log: DeltaLog, hint: HintVerdict, dry_run: bool) -> list[Finding]:
+def repair_hint(log: DeltaLog, hint: HintVerdict, dry_run: bool) -> list[Finding]:
+    """Return the finding about ``_last_checkpoint``, if any; rewrite or delete the file."""
     if hint.problem is None:
         return []
     remedy = _add_finding("rewritten for the newest checkpoint", dry_run)

@@ -189,6 +189,19 @@ def test_statistics(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cli(*words, "--yes").out.startswith("Nothing was written in version 3\n")
 
 
+def test_files_of_the_log(cli: RunCli, table: TextTable) -> None:
+    words = ("check", "events", "--fix", "last-checkpoint")
+    assert cli(*words).out == "Nothing to fix in version 2\n"
+    (table.root / "_delta_log" / "_last_checkpoint").write_text("{")
+    ran = cli(*words)
+    assert (ran.code, "Repair _delta_log/_last_checkpoint?" in ran.err) == (6, True)
+    assert cli(*words, "--yes").out.startswith("Repaired _delta_log/_last_checkpoint\n")
+    ran = cli("check", "events", "--fix", "checksum", "--yes", "-o", "json")
+    (file,) = json.loads(ran.out)["result"]["files"]
+    assert (file["repaired"], file["obstacle"]) == (True, None)
+    assert (table.root / "_delta_log" / f"{2:020}.crc").exists()
+
+
 def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
     ran = cli("check", "events", "--fix", "missing-file")
     assert ran.code == 2

@@ -337,6 +337,7 @@ def test_a_file_with_a_lost_vector_can_be_dropped() -> None:
         {"kind": VECTORS, "drop_files": True, "keep_deleted_rows": True},
         {},
         {"texts": ["x"]},
+        {"kind": "missing"},
     ],
     ids=str,
 )

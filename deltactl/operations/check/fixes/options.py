@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from deltactl.errors import UsageError
 from deltactl.option_fields import (
@@ -20,6 +20,8 @@ from deltactl.option_names import option
 class Fix(StrEnum):
     """What ``check --fix`` can repair."""
 
+    CHECKSUM = "checksum"
+    LAST_CHECKPOINT = "last-checkpoint"
     MISSING_FILES = "missing-files"
     MISSING_VECTORS = "missing-vectors"
     PATH_ENCODING = "path-encoding"
@@ -34,10 +36,14 @@ _TAKES: Final[Mapping[Fix | None, frozenset[str]]] = {
 }
 
 
-def to_fix(
-    kind: Fix | Literal["missing-files", "missing-vectors", "path-encoding", "stats"] | None,
-) -> Fix | None:
-    """Return a fix, or the one with this name."""
+def to_fix(kind: Fix | str | None) -> Fix | None:
+    """Return a fix, or the one with this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if kind is not None and kind not in list(Fix):
+        raise UsageError(f"{kind!r} is no fix", hint=f"Use one of: {', '.join(Fix)}.")
     return None if kind is None else Fix(kind)
 
 
@@ -47,11 +53,12 @@ class FixOptions:
 
     kind: Annotated[Fix | None, to_fix] = execution_option(
         None,
-        "Repair findings of one kind. Asks first. missing-files: remove data files that no longer "
-        "exist from the table. missing-vectors: the same for files of which only the deletion "
-        "vector is missing. path-encoding: remove files whose remove action encodes the path "
-        "differently than the add action does, so that readers still use them. stats: compute "
-        "statistics that are missing, too short or wrong",
+        "Repair findings of one kind. Asks first. checksum: write the checksum file (.crc) of the "
+        "latest version. last-checkpoint: write _last_checkpoint. missing-files: remove data files "
+        "that no longer exist from the table. missing-vectors: the same for files of which only "
+        "the deletion vector is missing. path-encoding: remove files whose remove action encodes "
+        "the path differently than the add action does, so that readers still use them. stats: "
+        "compute statistics that are missing, too short or wrong",
         flag="fix",
         alone_with=(
             "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",

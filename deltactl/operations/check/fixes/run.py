@@ -8,6 +8,7 @@ from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError, UsageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.check.fixes.log_files import plan_log_file
 from deltactl.operations.check.fixes.missing import plan_missing
 from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.path_encoding import plan_paths
@@ -17,6 +18,8 @@ from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 
 _FIXES: Final[Mapping[Fix, Callable[[DeltaLog, FixOptions, RunContext], FixPlan]]] = {
+    Fix.CHECKSUM: plan_log_file,
+    Fix.LAST_CHECKPOINT: plan_log_file,
     Fix.MISSING_FILES: plan_missing,
     Fix.MISSING_VECTORS: plan_missing,
     Fix.PATH_ENCODING: plan_paths,

@@ -1,0 +1,105 @@
+"""``check --fix checksum`` and ``last-checkpoint``: write a file of the log anew, or delete it.
+
+Readers do not need these files, and no commit is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltactl.log.audit.checkpoints import check_hint
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.hint import HINT_NAME
+from deltactl.operations.check.fixes.options import Fix, FixOptions
+from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.checkpoint.repair import (
+    Trusted,
+    judge_checksum,
+    load_trusted,
+    repair_hint,
+)
+from deltactl.operations.run_context import RunContext
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class LogFileReport(FixReport):
+    """A file of the log and its problem, if any; ``obstacle``: why it is not repaired."""
+
+    name: str
+    problem: str | None
+    obstacle: str | None = None
+    is_repaired: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to repair."""
+        return self.problem is None or self.obstacle is not None
+
+    @property
+    def num_left(self) -> int:
+        """Return 1 if the file is left as it is."""
+        return int(self.problem is not None and self.obstacle is not None)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the file, if it has a problem."""
+        row = {
+            "name": self.name,
+            "problem": self.problem,
+            "obstacle": self.obstacle,
+            "repaired": self.is_repaired,
+        }
+        return [] if self.problem is None else [row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        return {**FixReport.to_dict(self), "files": self.rows}
+
+
+def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPlan:
+    """Plan to write the checksum file of the latest version, or ``_last_checkpoint``, anew.
+
+    Raises:
+        CorruptLogError: the latest version cannot be rebuilt from valid files.
+    """
+    log.ensure_exists()
+    trusted = load_trusted(log)
+    latest = trusted.latest
+    report = LogFileReport(
+        kind=options.kind or Fix.CHECKSUM,
+        version=latest.version,
+        table_id=latest.metadata.id,
+        engine=context.engine.name,
+        name=HINT_NAME,
+        problem=None,
+    )
+    if options.kind is Fix.LAST_CHECKPOINT:
+        hint = check_hint(log, trusted.bad)
+
+        def rewrite(confirmed: FixReport) -> FixReport:
+            done = all(it.repaired for it in repair_hint(log, hint, dry_run=False))
+            return _finish(confirmed, None if done else "it could not be replaced")
+
+        return FixPlan(replace(report, problem=hint.problem), rewrite)
+    problem, obstacle = judge_checksum(trusted)
+    name = log.checksum_file(latest.version)
+    text = f"{name} is missing" if problem is None else problem or None
+    report = replace(report, name=name, problem=text, obstacle=obstacle)
+    return FixPlan(report, lambda confirmed: _finish(confirmed, _write(trusted, name)))
+
+
+def _write(trusted: Trusted, name: str) -> str | None:
+    """Replace the checksum file; return the reason why that was not possible."""
+    latest = trusted.latest
+    failed = latest.store.delete_many([name])
+    if failed:
+        return f"it could not be deleted: {failed[name].message}"
+    written = write_checksum(latest.store, latest, latest.num_files, latest.size_bytes)
+    return None if written else "another writer was faster, or its commit has no timestamp"
+
+
+def _finish(report: FixReport, obstacle: str | None) -> FixReport:
+    assert isinstance(report, LogFileReport)
+    return replace(report, obstacle=obstacle, is_repaired=obstacle is None)

@@ -1,0 +1,95 @@
+"""``check --fix checksum`` and ``last-checkpoint`` write files of the log anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl import CheckpointOptions, Table
+from deltactl.errors import DeltactlError
+from deltactl.log.hint import HINT_NAME
+from deltactl.operations.check.fixes.log_files import LogFileReport
+from deltactl.storage.store import Store
+from tests.support.restores import ids
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points, fresh_store
+from tests.support.table_builder import LOG, Column, TableBuilder
+
+CHECKSUM = f"{LOG}/{2:020}.crc"
+NAMES = {"checksum": CHECKSUM, "last-checkpoint": HINT_NAME}
+
+
+def fix(store: Store, kind: Any, **options: Any) -> LogFileReport:
+    report = Table("x", store=store, warn=lambda _: None).fix(kind=kind, **options)
+    assert isinstance(report, LogFileReport)
+    return report
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Version 2, with a checkpoint, its hint, and a checksum."""
+    made = fresh_store()
+    builder = TableBuilder(made, [Column("id")])
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    Table("x", store=made).checkpoint(CheckpointOptions())
+    assert fix(made, "checksum").is_repaired
+    return made
+
+
+def damage(store: MemoryStore, kind: str, how: str) -> None:
+    name = NAMES[kind]
+    node = json.loads(store.read(name))
+    if how == "missing":
+        store.delete_many([name])
+    elif how == "broken":
+        store.put(name, store.read(name)[:-3])
+    else:
+        key = "numFiles" if kind == "checksum" else "version"
+        store.put(name, json.dumps({**node, "checksum": None, key: 1}).encode())
+
+
+@pytest.mark.parametrize("how", ["missing", "broken", "wrong"])
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_file_is_repaired_anew(store: MemoryStore, kind: str, how: str) -> None:
+    good = store.read(NAMES[kind])
+    assert fix(store, kind).is_empty
+    damage(store, kind, how)
+    assert fix(store, kind, dry_run=True).problem
+    assert how == "missing" or store.read(NAMES[kind]) != good
+    report = fix(store, kind)
+    assert (report.is_repaired, report.num_left, report.version_after) == (True, 0, None)
+    if kind == "checksum":
+        assert store.read(NAMES[kind]) == good
+    assert Table("x", store=store).check(checkpoints=True).is_sound
+    assert fix(store, kind).is_empty
+
+
+def test_a_checksum_that_may_be_right_stays(store: MemoryStore) -> None:
+    """The commits that would prove the checkpoint are gone."""
+    damage(store, "checksum", "wrong")
+    store.delete_many([f"{LOG}/{version:020}.json" for version in (0, 1)])
+    before = store.contents()
+    report = fix(store, "checksum")
+    assert (report.is_empty, report.num_left) == (True, 1)
+    assert "it is unknown whether this file or" in (report.obstacle or "")
+    assert store.contents() == before
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", NAMES)
+def test_faults_at_every_call(store: MemoryStore, kind: str) -> None:
+    damage(store, kind, "wrong")
+    before, wanted = store.contents(), ids(store)
+    counted = FaultyStore(store)
+    fix(counted, kind)
+    for action in ("crash", "error"):
+        for at in fault_points(counted.calls, "before"):
+            store.restore(before)
+            with pytest.raises((Crash, DeltactlError)):
+                fix(FaultyStore(store, Fault(at, action)), kind)
+            assert before.keys() - store.contents().keys() <= {NAMES[kind]}
+            assert ids(store) == wanted
+            fix(store, kind)
+            assert Table("x", store=store).check(checkpoints=True).is_sound
