@@ -23,30 +23,25 @@ from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_fil
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.key_sets import (
-    FileRows,
-    HeldRows,
-    KeyHashes,
     KeySet,
     Repeats,
     RowStore,
+    StoredRows,
     find_repeated_hashes,
     join_hashes,
     make_key_set,
 )
 from deltactl.log.commits.non_file_actions import NonFileActions
-from deltactl.log.commits.parser import ParsedActions
 from deltactl.log.commits.scan import replay_commits
 from deltactl.log.commits.visitors import Visitor, Visits
-from deltactl.log.keyed_hash import hash_pairs
 from deltactl.numpy_types import Flags, Integers
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA, array_of, empty_table
-from deltactl.protocol.path_columns import normalize_paths
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 
-# The limit for actions in memory: about 1.5 million adds with statistics.
-_HELD_BYTES: Final = 768 << 20
+# The limit for adds in memory, and for removes: about a million adds with statistics.
+_HELD_BYTES: Final = 512 << 20
 
 
 @dataclass(slots=True)
@@ -56,8 +51,8 @@ class Tail:
     ``by_text`` is the result for readers that do not normalize paths, if this result is different.
     """
 
-    add_rows: FileRows
-    remove_rows: FileRows
+    add_rows: StoredRows
+    remove_rows: StoredRows
     keys: KeySet
     non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     by_text: Tail | None = None
@@ -86,11 +81,14 @@ def replay_tail(
     Raises:
         CorruptLogError: a commit is not valid; the message has the file and the line.
     """
-    gathered, non_file_actions = _Gathered(), NonFileActions()
-    for part in replay_commits(reader.read(tail), Visits(visitors), partition_keys):
-        gathered.add(part)
-        non_file_actions.update(part.non_file_actions)
-    result = gathered.reconcile()
+    non_file_actions = NonFileActions()
+
+    def parse() -> Iterator[tuple[pa.Table, pa.Table]]:
+        for part in replay_commits(reader.read(tail), Visits(visitors), partition_keys):
+            non_file_actions.update(part.non_file_actions)
+            yield part.adds, part.removes
+
+    result = reconcile(parse())
     result.non_file_actions = non_file_actions
     return result
 
@@ -117,86 +115,34 @@ class TailSource:
         return self.loaded
 
 
-class _Gathered:
-    """The file actions of all commits: first in memory, and on disk when there are too many."""
+def reconcile(parts: Iterable[tuple[pa.Table, pa.Table]]) -> Tail:
+    """Keep the newest action of each file: the add or remove with the greatest ``seq``.
 
-    def __init__(self) -> None:
-        self._parts: list[ParsedActions] = []
-        self._size_bytes = 0
-        self._stores: tuple[RowStore, RowStore] | None = None
+    ``parts`` are adds and removes, which have a column ``seq``.
 
-    def add(self, part: ParsedActions) -> None:
-        """Add the actions of the next commits."""
-        if self._stores is None:
-            self._parts.append(part)
-            self._size_bytes += part.adds.nbytes + part.removes.nbytes
-            if self._size_bytes > _HELD_BYTES:
-                self._move_to_disk()
-        else:
-            self._store(part, *self._stores)
-
-    def _move_to_disk(self) -> None:
-        self._stores = RowStore(ADD_SCHEMA), RowStore(REMOVE_SCHEMA)
-        while self._parts:
-            self._store(self._parts.pop(0), *self._stores)
-        pa.default_memory_pool().release_unused()
-
-    @staticmethod
-    def _store(part: ParsedActions, adds: RowStore, removes: RowStore) -> None:
-        adds.add(part.adds)
-        removes.add(part.removes)
-
-    def reconcile(self) -> Tail:
-        """Return the newest action of each file, if it is an add or a remove."""
-        if self._stores is not None:
-            result = _reconcile_stored(*self._stores, by_text=False)
-            if any(store.has_other_texts for store in self._stores):
-                result.by_text = _reconcile_stored(*self._stores, by_text=True)
-            return result
-        adds = _concat([p.adds for p in self._parts], ADD_SCHEMA)
-        removes = _concat([p.removes for p in self._parts], REMOVE_SCHEMA)
-        result = reconcile(adds, removes, text_keys)
-        paths = [table["encoded_path"] for table in (adds, removes)]
-        if all(normalize_paths(column) is column for column in paths):
-            return result  # then both keys are the same
-        by_path = reconcile(adds, removes, file_keys)
-        by_path.by_text = result
-        return by_path
+    Raises:
+        StorageError: there are too many rows for the memory, and the disk is too small or failed.
+    """
+    adds, removes = RowStore(ADD_SCHEMA, _HELD_BYTES), RowStore(REMOVE_SCHEMA, _HELD_BYTES)
+    for more_adds, more_removes in parts:
+        adds.add(more_adds)
+        removes.add(more_removes)
+    result = _reconcile(adds, removes, by_text=False)
+    if adds.has_other_texts or removes.has_other_texts:
+        result.by_text = _reconcile(adds, removes, by_text=True)
+    return result
 
 
-def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    full = schema.append(pa.field("seq", pa.int64()))
-    return pa.concat_tables(tables) if tables else empty_table(full)
-
-
-def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
-    """Keep the newest action of each key: the action with the greatest ``seq``."""
-    add_keys, remove_keys = keys_of(adds), keys_of(removes)
-    keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    first, second = hash_pairs(keys)
-    repeats = find_repeated_hashes(first, second)
-    if len(repeats.rows):
-        won = _pick_newest(
-            repeats, np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])
-        )
-        adds_won, removes_won = np.split(won, [adds.num_rows])
-        adds, removes = adds.filter(array_of(adds_won)), removes.filter(array_of(removes_won))
-        keys, first, second = keys.filter(array_of(won)), first[won], second[won]
-    return Tail(
-        HeldRows(adds.drop_columns("seq")),
-        HeldRows(removes.drop_columns("seq")),
-        make_key_set(keys, first, second),
-    )
-
-
-def _reconcile_stored(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
-    """Do the same as ``reconcile`` for actions on disk, with 128-bit hashes of their keys."""
+def _reconcile(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
     first, second, seq = join_hashes((adds, removes), by_text=by_text)
     won = _pick_newest(find_repeated_hashes(first, second), seq)
     if not won.all():
         first, second = first[won], second[won]
     kept = np.split(won, [adds.num_rows])
-    return Tail(adds.select(kept[0]), removes.select(kept[1]), KeyHashes(first, second))
+    rows = adds.select(kept[0]), removes.select(kept[1])
+    keys_of = text_keys if by_text else file_keys
+    texts = (keys_of(batch) for part in rows for batch in part.batches(KEY_COLUMNS))
+    return Tail(*rows, make_key_set(texts, first, second))
 
 
 def _pick_newest(repeats: Repeats, seq: Integers) -> Flags:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log.commits.key_sets import HeldRows
+from deltactl.log.commits.key_sets import RowStore, StoredRows
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
@@ -163,10 +164,16 @@ def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
         removes = tail.removes.filter(pc.invert(again))
         rebase(
             self,
-            replace(tail, add_rows=HeldRows(tail.adds.slice(0, 0)), remove_rows=HeldRows(removes)),
+            replace(tail, add_rows=_rows(tail.adds.slice(0, 0)), remove_rows=_rows(removes)),
         )
 
     return patch.object(ConcurrentCommits, "rebase", forgetful)
+
+
+def _rows(actions: pa.Table) -> StoredRows:
+    rows = RowStore(actions.schema, 1 << 30)
+    rows.add(actions.append_column("seq", pa.nulls(len(actions), pa.int64()).fill_null(0)))
+    return rows.select(np.ones(len(actions), np.bool_))
 
 
 def _forget_earlier_winners() -> AbstractContextManager[object]:

@@ -65,7 +65,6 @@ def test_replay_with_many_keys_equals_the_model(data: st.DataObject) -> None:
         return first & np.uint64(3), second
 
     with (
-        patch.object(replay, "hash_pairs", cut),
         patch.object(key_sets, "hash_pairs", cut),
         patch.object(key_sets, "_FEW", 0),
         patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000, 8 << 20]))),
@@ -80,7 +79,6 @@ def test_replay_of_a_tail_on_disk_equals_the_model(data: st.DataObject) -> None:
     with (
         patch.object(replay, "_HELD_BYTES", data.draw(st.sampled_from([0, 2000, 10_000]))),
         patch.object(parser, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 3000]))),
-        patch.object(key_sets, "SPILL_BYTES", data.draw(st.sampled_from([0, 5000]))),
     ):
         _check_replay(data)
 

@@ -5,7 +5,7 @@ Many keys are compared by their hashes of 128 bits, with the key of this process
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
@@ -21,8 +21,6 @@ from deltactl.protocol.arrow_schemas import array_of
 from deltactl.storage.local.spill import Spill
 
 _FEW: Final = 1 << 13
-
-SPILL_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,11 @@ class KeySet(Protocol):
         ...
 
 
-def make_key_set(keys: pa.ChunkedArray, first: Hashes, second: Hashes) -> KeySet:
+def make_key_set(keys: Iterable[pa.ChunkedArray], first: Hashes, second: Hashes) -> KeySet:
     """Return the set of some keys; the hashes are those of :func:`hash_pairs`."""
-    return KeyTexts(keys) if len(keys) <= _FEW else KeyHashes(first, second)
+    if len(first) > _FEW:
+        return KeyHashes(first, second)
+    return KeyTexts(pa.chunked_array([it for part in keys for it in part.chunks], pa.string()))
 
 
 @dataclass(frozen=True)
@@ -115,44 +115,9 @@ class KeyHashes:
         return first, self.second[order], longest
 
 
-class FileRows(Protocol):
-    """File actions of one kind, in the order of the log."""
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of actions."""
-        ...
-
-    @property
-    def table(self) -> pa.Table:
-        """Return all actions, in memory."""
-        ...
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with the given columns. If there are no actions, yield nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRows:
-    """File actions in memory: ``table`` has all of them."""
-
-    table: pa.Table = field(repr=False)
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of actions."""
-        return int(self.table.num_rows)
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with the given columns, all in one batch."""
-        if self.num_rows:
-            yield self.table.select(columns)
-
-
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """File actions on disk, in parts. ``kept`` says for each part which rows are included."""
+    """File actions in parts, in the order of the log; ``kept``: which rows of each are included."""
 
     spill: Spill = field(repr=False)
     kept: Sequence[Flags] = field(repr=False)
@@ -169,7 +134,7 @@ class StoredRows:
         return pa.concat_tables([self.spill.schema.empty_table(), *parts])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the actions with the given columns, part by part.
+        """Yield the actions with the given columns, part by part. If there are none, yield nothing.
 
         Raises:
             StorageError: the file on disk cannot be read.
@@ -182,10 +147,13 @@ class StoredRows:
 
 
 class RowStore:
-    """File actions of one kind on disk. Facts for action reconciliation are in memory."""
+    """File actions of one kind: the first in memory, and on disk when there are too many.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._spill = Spill(schema, SPILL_BYTES)
+    Facts for action reconciliation are in memory.
+    """
+
+    def __init__(self, schema: pa.Schema, memory_bytes: int) -> None:
+        self._spill = Spill(schema, memory_bytes)
         self._counts: list[int] = []
         self._keys: list[tuple[Hashes, Hashes]] = []
         self._text_keys: list[tuple[Hashes, Hashes]] = []

@@ -118,11 +118,8 @@ class ConcurrentCommits:
         """Add the actions of commits that are newer than all commits before."""
         adds, removes = self._pick(tail.adds), self._pick(tail.removes)
         if adds.num_rows or removes.num_rows:
-            merged = reconcile(
-                pa.concat_tables([_at(self._adds, 0), _at(adds, 1)]),
-                pa.concat_tables([_at(self._removes, 0), _at(removes, 1)]),
-                file_keys,
-            )
+            before = _at(self._adds, 0), _at(self._removes, 0)
+            merged = reconcile([before, (_at(adds, 1), _at(removes, 1))])
             self._adds, self._removes = merged.adds, merged.removes
             self._index()
 

@@ -52,7 +52,7 @@ def test_a_set_has_its_keys_and_no_others(
 ) -> None:
     keys = chunked(known, size)
     with patch.object(key_sets, "_FEW", few):
-        found = make_key_set(keys, *hash_pairs(keys))
+        found = make_key_set([keys], *hash_pairs(keys))
     assert len(found) == len(known)
     if known:
         assert found.mask(chunked(asked, size)).to_pylist() == [it in known for it in asked]
