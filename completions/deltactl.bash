@@ -61,8 +61,13 @@ _deltactl() {
         describe-history:--max-requests-per-second) kind=nothing ;;
         describe-history:--log-format) kind=choices values='text json' ;;
         describe-history:--progress) kind=choices values='auto none plain json' ;;
+        describe-detail:--price) kind=nothing ;;
+        describe-detail:--inventory) kind=files ;;
         describe-detail:--version) kind=nothing ;;
         describe-detail:--at) kind=nothing ;;
+        describe-detail:--tables-from) kind=files ;;
+        describe-detail:-j | describe-detail:--jobs) kind=nothing ;;
+        describe-detail:--report) kind=files ;;
         describe-detail:--storage-option) kind=nothing ;;
         describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-detail:--max-requests-per-second) kind=nothing ;;
@@ -354,7 +359,7 @@ _deltactl() {
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion --show-completion --help-all -h --help' ;;
             describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --poll --columns --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            describe-detail) values='--price --inventory --version --at --layout --storage --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;

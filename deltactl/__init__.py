@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from deltactl.keyword_types import ManifestKeywords as ManifestKeywords
     from deltactl.keyword_types import OptimizeKeywords as OptimizeKeywords
     from deltactl.keyword_types import RestoreKeywords as RestoreKeywords
+    from deltactl.keyword_types import StorageKeywords as StorageKeywords
     from deltactl.keyword_types import VacuumKeywords as VacuumKeywords
     from deltactl.library import convert as convert
     from deltactl.library import maintain as maintain
@@ -104,6 +105,8 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize.report import OptimizeReport as OptimizeReport
     from deltactl.operations.restore.options import RestoreOptions as RestoreOptions
     from deltactl.operations.restore.report import RestoreReport as RestoreReport
+    from deltactl.operations.storage.options import StorageOptions as StorageOptions
+    from deltactl.operations.storage.report import StorageReport as StorageReport
     from deltactl.operations.thresholds import Need as Need
     from deltactl.operations.vacuum.journal import UndoReport as UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions as VacuumOptions

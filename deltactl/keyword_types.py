@@ -165,6 +165,13 @@ class RestoreKeywords(TypedDict, total=False):
     allow_protocol_downgrade: bool
 
 
+class StorageKeywords(TypedDict, total=False):
+    """The fields of ``StorageOptions``."""
+
+    price: float | str | None
+    inventory: str | None
+
+
 class VacuumKeywords(TypedDict, total=False):
     """The fields of ``VacuumOptions``."""
 

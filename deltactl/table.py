@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ManifestKeywords,
         OptimizeKeywords,
         RestoreKeywords,
+        StorageKeywords,
         VacuumKeywords,
     )
     from deltactl.operations.alter.options import AlterOptions
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.options import RestoreOptions
     from deltactl.operations.restore.report import RestoreReport
     from deltactl.operations.run_context import RunContext
+    from deltactl.operations.storage.options import StorageOptions
+    from deltactl.operations.storage.report import StorageReport
     from deltactl.operations.vacuum.journal import UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions
     from deltactl.operations.vacuum.purge import PurgeReport
@@ -238,6 +241,29 @@ class Table:
         from deltactl.operations.optimize.layout.expect import survey_layout
 
         return load_detail(log, version, survey=survey_layout)
+
+    def storage(
+        self,
+        options: StorageOptions | None = None,
+        **keywords: Unpack[StorageKeywords],
+    ) -> StorageReport:
+        """Report what all files in the table's directory are for, and what they cost.
+
+        ``Reason.REMOVABLE`` has what ``vacuum(mode="full", dry_run=True)`` finds.
+
+        Args:
+            options: the price, and an inventory instead of a listing.
+            keywords: those of ``StorageKeywords``, instead of those of ``options``.
+
+        Raises:
+            DeltactlError: the table does not exist, a vacuum would be refused, or the store
+                failed.
+        """
+        from deltactl.operations.storage.options import StorageOptions
+        from deltactl.operations.storage.run import survey_storage
+
+        log, context = self._begin(dry_run=True)
+        return survey_storage(log, build_options(StorageOptions, options, keywords), context)
 
     def scan(
         self,

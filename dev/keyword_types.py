@@ -18,6 +18,7 @@ from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.storage.options import StorageOptions
 from deltactl.operations.vacuum.options import VacuumOptions
 
 FILE: Final = "deltactl/keyword_types.py"
@@ -33,6 +34,7 @@ CLASSES: Final[Mapping[str, type]] = {
     "ManifestKeywords": ManifestOptions,
     "OptimizeKeywords": OptimizeOptions,
     "RestoreKeywords": RestoreOptions,
+    "StorageKeywords": StorageOptions,
     "VacuumKeywords": VacuumOptions,
 }
 _HEAD: Final = '''\

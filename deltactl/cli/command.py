@@ -20,7 +20,12 @@ from deltactl.cli.html_report.write import write_report
 from deltactl.cli.leases import take_lease
 from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.options.fleet import FleetOptions, asks_for_text, refuse_options_for_one_table
+from deltactl.cli.options.fleet import (
+    FleetOptions,
+    asks_for_sizes,
+    asks_for_text,
+    refuse_options_for_one_table,
+)
 from deltactl.cli.options.leases import LeaseOptions
 from deltactl.cli.output.output import CI_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
@@ -218,6 +223,13 @@ class Command(TyperCommand):
             twin.obj, twin.params = child, {**ctx.params, "table": child.table}
             self._invoke_one(twin, child)
 
-        code = Fleet(session, options, run_table, is_text=asks_for_text(ctx.params)).run(tables)
+        fleet = Fleet(
+            session,
+            options,
+            run_table,
+            is_text=asks_for_text(ctx.params),
+            is_by_size=asks_for_sizes(ctx.params),
+        )
+        code = fleet.run(tables)
         if code:
             raise typer.Exit(code)

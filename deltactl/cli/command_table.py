@@ -43,7 +43,11 @@ _TASK_OPTIONS: Final = (EngineOptions, *_COMMIT_OPTIONS)
 
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
-    CommandSpec("describe-detail", "Show schema, size, properties and features of a table"),
+    CommandSpec(
+        "describe-detail",
+        "Show schema, size, properties and features of a table",
+        (FleetOptions, ReportOptions),
+    ),
     CommandSpec(
         "optimize",
         "Merge small files into larger ones",

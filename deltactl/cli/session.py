@@ -62,6 +62,7 @@ class Session(TableAccess):
         self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
         self.has_skipped = False
+        self.size_bytes = 0  # of the files of the table, if the tables are sorted by it
         # Results of the tables that have ended, if there are several.
         self.outcomes: list[TableOutcome] = []
         self._is_of_several = False
@@ -152,7 +153,7 @@ class Session(TableAccess):
         """Return the session of one table of several, ``jobs`` of which run at a time."""
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
-        session._chosen, session._is_of_several = None, True
+        session._chosen, session._is_of_several, session.size_bytes = None, True, 0
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None
         session._named_options = None
         return session

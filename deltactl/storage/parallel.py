@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import chain, islice
 from operator import call
 from typing import Final, TypeVar
@@ -39,6 +39,42 @@ def each_in_parallel(
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def pages_in_parallel(
+    pages_of: Callable[[A], Iterator[R]], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
+) -> Generator[R]:
+    """Yield the pages of each item: those of one item in order, those of all items unordered.
+
+    The next page of up to ``at_once`` items is requested before the caller needs it.
+    """
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) <= 1:
+        yield from chain.from_iterable(map(pages_of, first))
+        return
+    waiting: dict[Future[R | None], Iterator[R]] = {}
+    with ThreadPoolExecutor(at_once, thread_name_prefix="deltactl-ask") as pool:
+
+        def ask(pages: Iterator[R]) -> None:
+            waiting[pool.submit(next, pages, None)] = pages
+
+        try:
+            rest = chain(first, rest)
+            for item in islice(rest, at_once):
+                ask(pages_of(item))
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    pages, page = waiting.pop(future), future.result()
+                    if page is not None:
+                        ask(pages)
+                        yield page
+                        continue
+                    for item in islice(rest, 1):
+                        ask(pages_of(item))
         finally:
             for future in waiting:
                 future.cancel()

@@ -69,11 +69,14 @@ class Tree:
 
     ``directories`` contains directories, also those that are not entered, if the store has
     directories. ``links`` contains symbolic links, which are in neither of the other lists.
+    ``sizes_bytes`` and ``modified_ms`` are the facts of the files, if they were requested.
     """
 
     files: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    sizes_bytes: list[int] = field(default_factory=list)
+    modified_ms: list[int] = field(default_factory=list)
 
 
 Enter = Callable[[str], bool]
@@ -236,11 +239,12 @@ class Store(Protocol):
         """
         ...
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
         """Yield all names below the root, in parts, unordered; links are never followed.
 
         If ``enter`` refuses a directory, files below it may still be included, because some
-        listings contain all files.
+        listings contain all files. With ``facts``, size and time of each file are included: on
+        object stores, listings contain them; on file systems, each file is looked up.
         """
         ...
 

@@ -26,7 +26,7 @@ from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefi
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import CLONE, Call, Reply, Rules, Worlds
 from tests.support.forwarding import put_each
-from tests.support.stores import register_scheme
+from tests.support.stores import register_scheme, walked
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -70,8 +70,8 @@ class SimStore:
         below = (name.removeprefix(skip) for names in self.walk(prefix) for name in names)
         return sorted({skip + name.partition("/")[0] for name in below if "/" in name})
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        return (Tree(names) for names in self.walk())
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
+        return (walked(self, names, facts=facts) for names in self.walk())
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         facts = [self._do(Call("stat", self._readable(name))) for name in names]

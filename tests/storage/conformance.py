@@ -345,6 +345,19 @@ def walks_the_tree(store: Store) -> None:
     folders = {name for part in parts for name in part.directories}
     assert folders in (set(), {"p=1", "p=1/q=2", "_log"})
     assert [name for part in parts for name in part.links] == []
+    assert not any(part.sizes_bytes or part.modified_ms for part in parts)
+
+
+def walks_the_tree_with_facts(store: Store) -> None:
+    store.put_many((name, b"x" * size) for size, name in enumerate(["top", "p=1/a", "p=2/b", "c"]))
+    found = [
+        fact
+        for part in store.walk_tree(lambda _: True, facts=True)
+        for fact in zip(part.files, part.sizes_bytes, part.modified_ms, strict=True)
+    ]
+    known = store.stat_many([name for name, _, _ in found])
+    assert found == [(it.name, it.size_bytes, it.modified_ms) for it in known if it is not None]
+    assert {name: size for name, size, _ in found} == {"top": 0, "p=1/a": 1, "p=2/b": 2, "c": 3}
 
 
 def lists_folders(store: Store) -> None:
@@ -470,6 +483,7 @@ PROMISES = (
     puts_no_more_once_its_files_raise, puts_many_only_below_the_root, replaces_whole_or_not_at_all,
     writes_parquet, puts_only_if_absent, one_thread_wins, deletes_many, refuses_to_leave_the_root,
     refuses_what_names_no_file, spells_a_name_one_way, reads_absolute_names, walks_the_tree,
+    walks_the_tree_with_facts,
     lists_folders, moves_without_replacing, restores_no_file_that_never_was,
     removes_only_empty_directories, finds_real_names, has_a_uri,
 )  # fmt: skip

@@ -93,8 +93,8 @@ class ForwardingStore:
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         return self._inner.walk(prefix)
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        return self._inner.walk_tree(enter)
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
+        return self._inner.walk_tree(enter, facts=facts)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return self._inner.stat_many(names)

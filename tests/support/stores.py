@@ -118,8 +118,8 @@ class MemoryStore:
         names.reverse()
         return (names[i : i + 3] for i in range(0, len(names), 3))
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        return (Tree(names) for names in self.walk())
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
+        return (walked(self, names, facts=facts) for names in self.walk())
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return [self._info(name, self._readable(name)) for name in names]
@@ -257,6 +257,15 @@ class MemoryStore:
 
     def _writable(self, name: str) -> str:
         return f"{self._uri}/{resolve_name(name)}"
+
+
+def walked(store: Store, names: list[str], *, facts: bool) -> Tree:
+    """A part of ``walk_tree`` of a store without directories."""
+    if not facts:
+        return Tree(names)
+    found = [info for info in store.stat_many(names) if info is not None]
+    sizes, times = [it.size_bytes for it in found], [it.modified_ms for it in found]
+    return Tree([it.name for it in found], sizes_bytes=sizes, modified_ms=times)
 
 
 _numbers = itertools.count()

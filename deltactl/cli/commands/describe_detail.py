@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltactl.cli.confirm import can_ask
 from deltactl.cli.options.common import TableArgument
-from deltactl.cli.pages.detail import describe_detail
+from deltactl.cli.pages.detail import describe_detail, summarise_detail
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
+from deltactl.operations.storage.options import StorageOptions
 from deltactl.option_fields import layout_option, selection_option
 from deltactl.units import TimestampMs, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.detail import Survey
+    from deltactl.operations.vacuum.options import Orphans
 
 _INSTANTS = ("createdAt", "lastModified")
 
@@ -37,22 +40,38 @@ class DetailFlags:
         "skips, now and after clustering",
         is_basic=True,
     )
+    storage: bool = selection_option(
+        False,
+        "Show what all files in the directory of the table are for, which can be removed, now or "
+        "when, and what they cost",
+        alone_with=("price", "inventory"),
+        is_basic=True,
+    )
 
 
-def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
+def command(
+    session: Session, table: TableArgument, options: StorageOptions, flags: DetailFlags
+) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
-    The command reads only the log. So it also works for tables with features and types that
-    deltactl does not support. Times are in UTC.
+    The command reads only the log, and with --storage also the list of all files. So it also works
+    for tables with features and types that deltactl does not support. Times are in UTC.
 
     \b
     Examples:
       deltactl describe-detail /data/events
       deltactl describe-detail s3://lake/events --at 2d -o json
       deltactl describe-detail /data/events --layout
+      deltactl describe-detail 's3://lake/*' --storage --price 0.023
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     from deltactl.operations.detail import load_detail
 
+    if flags.storage:
+        _show_storage(session, table, options)
+        return
+    for name in ("price", "inventory"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} needs --storage", hint="Add --storage.")
     if flags.version is not None and flags.at_ms is not None:
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
     now_ms = SystemClock().now_ms()
@@ -70,10 +89,30 @@ def command(session: Session, table: TableArgument, flags: DetailFlags) -> None:
         row["layout"] = report.layout.to_dict()
     session.present(
         lambda: describe_detail(report, now_ms),
+        headline=summarise_detail(report),
         rows=[row],
         version_before=report.version,
         version_after=report.version,
         result=row,
+    )
+
+
+def _show_storage(session: Session, table: str, options: StorageOptions) -> None:
+    from deltactl.cli.pages.storage import describe_storage
+    from deltactl.operations.storage.run import survey_storage
+
+    log = session.open_table(table, read_only=True)
+    orphans: Orphans = "named" if can_ask(session) else "keep"
+    with session.run_context(None) as context:
+        report = survey_storage(log, options, context, orphans=orphans)
+    session.table_id, session.size_bytes = report.table_id, report.total.bytes
+    result = report.to_dict()
+    session.present(
+        lambda: describe_storage(report),
+        rows=result["by_reason"],
+        version_before=report.version,
+        version_after=report.version,
+        result=result,
     )
 
 

@@ -30,11 +30,20 @@ class Fleet:
     """A run over several tables. Only the main thread prints results and receives signals."""
 
     def __init__(
-        self, session: Session, options: FleetOptions, run_table: RunTable, *, is_text: bool = False
+        self,
+        session: Session,
+        options: FleetOptions,
+        run_table: RunTable,
+        *,
+        is_text: bool = False,
+        is_by_size: bool = False,
     ) -> None:
-        """Take the session of the whole run; ``is_text`` as for ``FleetOutput``."""
+        """Take the session of the whole run; ``is_text`` as for ``FleetOutput``.
+
+        With ``is_by_size``, outcomes are shown at the end, those with the most bytes first.
+        """
         self._session, self._options, self._run_table = session, options, run_table
-        self._is_text = is_text
+        self._is_text, self._is_by_size = is_text, is_by_size
         self._failed: str | None = None
         self._idle: set[str] = set()  # tables that the time limit stopped before any work was done
         self._jobs = 1
@@ -51,12 +60,15 @@ class Fleet:
             try:
                 for outcome in coming:
                     outcomes.append(outcome)
-                    output.show(outcome)
+                    if not self._is_by_size:
+                        output.show(outcome)
             except BaseException:
                 cancellation.token.set()  # before waiting for those that are running
                 raise
         order = {table: number for number, table in enumerate(tables)}
-        outcomes.sort(key=lambda outcome: order[outcome.table])
+        outcomes.sort(key=lambda outcome: (-outcome.size_bytes, order[outcome.table]))
+        for outcome in outcomes if self._is_by_size else ():
+            output.show(outcome)
         sum_up = self._session.sum_up
         is_idle = len(self._idle) == len(outcomes)
         codes = [ExitCode.FAILURE] if is_idle else [outcome.exit_code for outcome in outcomes]
@@ -97,6 +109,7 @@ class Fleet:
             output.title,
             time.monotonic() - started,
             output.sections,
+            session.size_bytes,
         )
 
     def _ensure_may_begin(self) -> None:

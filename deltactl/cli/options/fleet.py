@@ -13,6 +13,8 @@ from deltactl.option_fields import execution_option, selection_option
 
 # Options for text that programs read, such as SQL: it is printed whole for each table.
 _FOR_TEXT: Final = ("ddl",)
+# Options with which the tables are shown at the end, those with the most bytes first.
+_BY_SIZE: Final = ("storage",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class FleetOptions:
 def asks_for_text(params: dict[str, Any]) -> bool:
     """Return whether the output is for programs, without a line about each table."""
     return any(params.get(name) is not None for name in _FOR_TEXT)
+
+
+def asks_for_sizes(params: dict[str, Any]) -> bool:
+    """Return whether the tables with the most bytes are shown first."""
+    return any(params.get(name) for name in _BY_SIZE)
 
 
 def refuse_options_for_one_table(ctx: Any) -> None:

@@ -29,6 +29,7 @@ class TableOutcome:
     title: Line = ()
     seconds: float = 0
     sections: Sections = tuple
+    size_bytes: int = 0  # what tables are sorted by, if a command does
 
     @property
     def status(self) -> tuple[str, Tone]:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _SHOWN_COLUMNS = 40
 
 
+def summarise_detail(report: DetailReport) -> str:
+    """Return version and size in one line, for a list of tables."""
+    row = report.row
+    size = f"{format_count(row['numFiles'], 'file')}, {format_size(row['sizeInBytes'])}"
+    return f"version {report.version}, {size}"
+
+
 def describe_detail(report: DetailReport, now_ms: int) -> Iterator[Section]:
     """Return the properties, columns and features of a table."""
     row = report.row

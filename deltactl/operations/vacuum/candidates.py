@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,14 +55,29 @@ _STAT_NAMES = 16_384
 
 
 @dataclass(slots=True)
+class Sorting:
+    """Why each file of a listing with facts is kept, filled by a plan.
+
+    ``roles`` has a role, or null, for each file; ``dropped`` has by reason the positions of
+    unneeded files that are kept, and whether the log has them. Other unneeded files are removable;
+    ``removable`` has a row for each reason. ``foreign`` are directories of other tables.
+    """
+
+    roles: pa.Array = field(default_factory=lambda: pa.nulls(0, pa.string()))
+    dropped: list[tuple[str, pa.ChunkedArray, pa.ChunkedArray]] = field(default_factory=list)
+    removable: Sequence[dict[str, Any]] = ()
+    foreign: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
 class Filters:
     """Select removable names; ``kept`` counts by reason the unneeded files that are kept.
 
-    ``named``: the names in actions of the log; ``held_back``: the number of these that were kept.
+    ``held_back`` counts those of them that are in actions of the log.
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
-    ``runs_since_ms``.
+    ``runs_since_ms``. ``sorting`` receives the files that are kept, if they have positions.
     """
 
     store: Store
@@ -68,7 +85,6 @@ class Filters:
     cutoff_ms: int
     include_unknown: bool
     ignore_manifests: bool
-    named: pa.ChunkedArray
     spared: str | None = None
     runs: Sequence[str] = ()
     runs_since_ms: int | None = None
@@ -77,66 +93,76 @@ class Filters:
     kept: Counter[str] = field(default_factory=Counter)
     held_back: int = 0
     absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
+    sorting: Sorting | None = None
 
-    def select(self, names: pa.ChunkedArray) -> pa.Table:
-        """Return the removable ones of unneeded names, as rows of :data:`CANDIDATES`."""
-        names = self._drop(names, self.hidden.mask(names), HIDDEN)
+    def select(self, files: pa.Table) -> pa.Table:
+        """Return the removable ones of unneeded files, as rows of :data:`CANDIDATES`.
+
+        ``files`` has the columns ``path`` and ``is_named``, whether an action of the log has it,
+        and perhaps those of :data:`FACTS`; without facts, they are requested.
+        """
+        files = self._drop(files, self.hidden.mask(files["path"]), HIDDEN)
+        files = self._drop_other(files)
+        if not self.include_unknown:
+            files = self._drop_unnamed(files)
+        for run_id in self.runs:
+            files = self._drop(files, pc.match_substring(files["path"], f"-{run_id}-"), LEASED)
+        if "size_bytes" not in files.column_names:
+            facts = stat_files(self.store, files["path"])
+            exists = pc.is_in(files["path"], value_set=facts["path"])
+            self.absent = files["path"].filter(pc.invert(exists))
+            files = facts.append_column("is_named", files["is_named"].filter(exists))
+        files = self._drop(files, pc.greater_equal(files["modified_ms"], self.cutoff_ms), YOUNG)
+        if self.runs_since_ms is not None:
+            new = pc.greater_equal(files["modified_ms"], self.runs_since_ms)
+            files = self._drop(files, new, LEASED)
+        files = self._drop_manifest_names(files)
+        return files.select(FACTS.names).append_column("reason", _reasons(files)).cast(CANDIDATES)
+
+    def _drop_other(self, files: pa.Table) -> pa.Table:
+        """Drop files of other tables, and files that links lead to."""
+        names = files["path"]
         # A file in the log of this table belongs to it, even if the root has the log of another
         # table.
-        is_named = pc.is_in(names, value_set=self.named)
         foreign = below_mask(names, self.foreign - {""})
         if "" in self.foreign:
-            foreign = pc.or_(foreign, pc.invert(is_named))
-        names = self._drop(names, foreign, FOREIGN)
+            foreign = pc.or_(foreign, pc.invert(files["is_named"]))
+        files = self._drop(files, foreign, FOREIGN)
+        names = files["path"]
         targets = pa.array(sorted(self.linked), pa.string())
         linked = pc.or_(below_mask(names, self.linked), pc.is_in(names, value_set=targets))
-        names = self._drop(names, linked, LINKED)
-        if not self.include_unknown:
-            names = self._drop_unnamed(names)
-        for run_id in self.runs:
-            names = self._drop(names, pc.match_substring(names, f"-{run_id}-"), LEASED)
-        found = stat_files(self.store, names)
-        self.absent = names.filter(pc.invert(pc.is_in(names, value_set=found["path"])))
-        found = self._drop_rows(
-            found, pc.greater_equal(found["modified_ms"], self.cutoff_ms), YOUNG
-        )
-        if self.runs_since_ms is not None:
-            new = pc.greater_equal(found["modified_ms"], self.runs_since_ms)
-            found = self._drop_rows(found, new, LEASED)
-        found = self._drop_manifest_names(found)
-        return found.append_column("reason", self._reasons(found["path"])).cast(CANDIDATES)
+        return self._drop(files, linked, LINKED)
 
-    def _drop_unnamed(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        unnamed = pc.invert(pc.is_in(names, value_set=self.named))
-        unknown = pc.and_(unnamed, pc.invert(writer_mask(names)))
-        names = self._drop(names, unknown, UNKNOWN)
+    def _drop_unnamed(self, files: pa.Table) -> pa.Table:
+        unnamed = pc.invert(files["is_named"])
+        files = self._drop(files, pc.and_(unnamed, pc.invert(writer_mask(files["path"]))), UNKNOWN)
         if self.spared is None:
-            return names
-        return self._drop(names, pc.invert(pc.is_in(names, value_set=self.named)), self.spared)
+            return files
+        return self._drop(files, pc.invert(files["is_named"]), self.spared)
 
-    def _drop(self, names: pa.ChunkedArray, mask: pa.ChunkedArray, why: str) -> pa.ChunkedArray:
+    def _drop(self, files: pa.Table, mask: pa.ChunkedArray, why: str) -> pa.Table:
         count = _count(mask)
         if not count:
-            return names
+            return files
         self.kept[why] += count
+        is_named = files["is_named"].filter(mask)
         if why in _HOLDS_BACK:
-            self.held_back += _count(pc.is_in(names.filter(mask), value_set=self.named))
-        return names.filter(pc.invert(mask))
+            self.held_back += _count(is_named)
+        if self.sorting is not None and "position" in files.column_names:
+            self.sorting.dropped.append((why, files["position"].filter(mask), is_named))
+        return files.filter(pc.invert(mask))
 
-    def _drop_rows(self, found: pa.Table, mask: pa.ChunkedArray, why: str) -> pa.Table:
-        self._drop(found["path"], mask, why)
-        return found.filter(pc.invert(mask))
+    def _drop_manifest_names(self, files: pa.Table) -> pa.Table:
+        if self.ignore_manifests or not files.num_rows:
+            return files
+        mask = pc.is_in(files["path"], value_set=_read_manifest_names(self.store))
+        return self._drop(files, mask, MANIFEST)
 
-    def _drop_manifest_names(self, found: pa.Table) -> pa.Table:
-        if self.ignore_manifests or not found.num_rows:
-            return found
-        mask = pc.is_in(found["path"], value_set=_read_manifest_names(self.store))
-        return self._drop_rows(found, mask, MANIFEST)
 
-    def _reasons(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        by_log = pc.if_else(pc.is_in(names, value_set=self.named), TOMBSTONE, ORPHAN)
-        by_name = pc.if_else(change_data_mask(names), CHANGE_DATA, by_log)
-        return pc.if_else(vector_mask(names), DELETION_VECTOR, by_name)
+def _reasons(files: pa.Table) -> pa.ChunkedArray:
+    by_log = pc.if_else(files["is_named"], TOMBSTONE, ORPHAN)
+    by_name = pc.if_else(change_data_mask(files["path"]), CHANGE_DATA, by_log)
+    return pc.if_else(vector_mask(files["path"]), DELETION_VECTOR, by_name)
 
 
 def _count(mask: pa.ChunkedArray) -> int:
@@ -179,13 +205,24 @@ def _locate_line(store: Store, line: str) -> set[str]:
 class Listing:
     """Names of files and directories under the root; the table's hidden directories are skipped.
 
-    ``non_utf8`` counts names that are not UTF-8, which no log can contain.
+    ``non_utf8`` counts names that are not UTF-8, which no log can contain. ``facts`` has the
+    columns ``size_bytes`` and ``modified_ms`` of the files, if they were requested.
     """
 
     files: pa.ChunkedArray
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     non_utf8: int = 0
+    facts: pa.Table | None = None
+
+    def rows(self) -> pa.Table:
+        """Return the files as rows: ``path``; with facts, also these and ``position``."""
+        names = pa.table({"path": self.files})
+        if self.facts is None:
+            return names
+        position = pa.array(np.arange(len(self.files), dtype=np.int32))
+        facts = {name: self.facts[name] for name in self.facts.column_names}
+        return pa.table({"path": self.files, **facts, "position": position})
 
 
 def list_files(store: Store, hidden: HiddenRule) -> Listing:
@@ -205,6 +242,29 @@ def list_files(store: Store, hidden: HiddenRule) -> Listing:
         listing.directories += _only_utf8(part.directories, listing)
         listing.links += _only_utf8(part.links, listing)
     listing.files = pa.chunked_array(chunks, pa.string())
+    return listing
+
+
+def list_facts(store: Store) -> Listing:
+    """List all files with their facts, also those that no vacuum may consider.
+
+    Raises:
+        StorageError: a directory cannot be listed.
+    """
+    listing = Listing(pa.chunked_array([], pa.string()))
+    chunks = [FACTS.empty_table()]
+    for part in store.walk_tree(lambda directory: True, facts=True):
+        columns = part.files, part.sizes_bytes, part.modified_ms
+        try:
+            chunks.append(pa.table(list(map(pa.array, columns, FACTS.types)), schema=FACTS))
+        except UnicodeEncodeError:
+            rows = (it for it in zip(*columns, strict=True) if _only_utf8(it[:1], listing))
+            named = [dict(zip(FACTS.names, row, strict=True)) for row in rows]
+            chunks.append(pa.Table.from_pylist(named, FACTS))
+        listing.directories += _only_utf8(part.directories, listing)
+        listing.links += _only_utf8(part.links, listing)
+    facts = pa.concat_tables(chunks)
+    listing.files, listing.facts = facts["path"], facts.drop_columns("path")
     return listing
 
 

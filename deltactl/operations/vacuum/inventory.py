@@ -5,7 +5,7 @@ Supported formats, recognised by their column names: - the format of ``--dump-li
 - Amazon S3 Inventory: its ``manifest.json``, with data files in CSV, Parquet or ORC;
 - Google Cloud Storage inventory reports: the manifest, or a shard in CSV or Parquet.
 
-Only the names are used: facts of files to delete are read again from the store.
+A vacuum uses only the names: facts of files to delete are read again from the store.
 """
 
 from __future__ import annotations
@@ -49,32 +49,64 @@ _UNREADABLE = (
 )
 
 
-def read_inventory(store: Store, address: str, storage_options: Mapping[str, str]) -> Listing:
-    """Return the distinct names under the table's root in an inventory.
+def read_inventory(
+    store: Store, address: str, storage_options: Mapping[str, str], *, facts: bool = False
+) -> Listing:
+    """Return the distinct names under the table's root in an inventory, perhaps with facts.
 
     Raises:
-        UsageError: the file is not a supported inventory, or lists nothing under the root.
+        UsageError: the file is not a supported inventory, or lists nothing under the root, or has
+            no facts.
         StorageError: it cannot be read.
     """
     refuse_chain(address)
     directory, _, name = address.rpartition("/")
     place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
-    files: list[pa.Array] = []
+    files = [pa.table({"path": pa.array([], pa.string())})]
     rows = 0
     with _as_inventory(address):
         for table in _read_tables(place, name, address):
             # Strings of Parquet and ORC may be any bytes, and a corrupt file gives invalid columns.
             table.validate(full=True)
             rows += table.num_rows
-            paths = table["path"].filter(pc.invert(table["isDir"]))
-            files += _below_root(store, paths).chunks
-    found = pc.unique(pa.chunked_array(files, pa.string()))
+            chosen = table.filter(pc.invert(table["isDir"]))
+            chosen = _with_facts(chosen, address) if facts else chosen.select(["path"])
+            files.append(_below_root(store, chosen))
+    listed = pa.concat_tables(files[1:] or files)
+    found = pc.unique(listed["path"])
     if not len(found):
         raise UsageError(
             f"{address} lists {rows:,} names, but none of them is a file in {store.uri}",
             hint=f"Give {option('inventory')} the inventory of this table's bucket or directory.",
         )
-    return Listing(pa.chunked_array([found], pa.string()))
+    if not facts:
+        return Listing(pa.chunked_array([found], pa.string()))
+    if len(found) < listed.num_rows:
+        listed = listed.take(pc.index_in(found, value_set=listed["path"]))
+    return Listing(listed["path"], facts=listed.drop_columns("path"))
+
+
+def _with_facts(table: pa.Table, address: str) -> pa.Table:
+    """Return the names with ``size_bytes`` and ``modified_ms``.
+
+    Raises:
+        UsageError: the inventory does not have them.
+    """
+    lacking = {"size_bytes", "modified_ms"}.difference(table.column_names)
+    if lacking:
+        raise UsageError(
+            f"{address} has no sizes or no modification times",
+            hint="Add Size and Last modified to the fields of the inventory, or list the table.",
+        )
+    sizes = pc.fill_null(table["size_bytes"].cast(pa.int64()), 0)
+    times = table["modified_ms"]
+    if pa.types.is_string(times.type):
+        are_numbers = pc.all(pc.match_substring_regex(times, "^[0-9]+$")).as_py()
+        times = times.cast(pa.int64() if are_numbers else pa.timestamp("ms", "UTC"))
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms", times.type.tz), safe=False)
+    times = pc.fill_null(times.cast(pa.int64()), 0)
+    return pa.table({"path": table["path"], "size_bytes": sizes, "modified_ms": times})
 
 
 @contextmanager
@@ -90,19 +122,23 @@ def _as_inventory(address: str) -> Iterator[None]:
         ) from error
 
 
-def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return names under the root of absolute addresses; skip other addresses.
+def _below_root(store: Store, files: pa.Table) -> pa.Table:
+    """Return names under the root for absolute addresses; drop the files of other addresses.
 
     Local addresses that do not start with the root are resolved one by one, because of links.
     """
     scheme = store.uri.partition(":")[0]
     root = canonical_paths(pa.chunked_array([[unquote(store.uri)]]), scheme)[0].as_py()
-    canonical = canonical_paths(paths, scheme)
+    canonical = canonical_paths(files["path"], scheme)
     below = pc.starts_with(canonical, f"{root}/")
     names = pc.utf8_slice_codeunits(canonical.filter(below), len(root) + 1)
-    others = paths.filter(pc.invert(below)).to_pylist() if scheme == "file" else []
-    links = [name for name in store.real_names(others) if name]
-    return pa.chunked_array([*names.chunks, pa.array(links, pa.string())], pa.string())
+    found = [files.filter(below).set_column(0, "path", names)]
+    others = files.filter(pc.invert(below))
+    if scheme == "file" and others.num_rows:
+        links = store.real_names(others["path"].to_pylist())
+        known = others.set_column(0, "path", pa.array([it or None for it in links], pa.string()))
+        found.append(known.filter(pc.is_valid(known["path"])))
+    return pa.concat_tables(found)
 
 
 def _read_tables(place: Store, name: str, address: str) -> Iterator[pa.Table]:
@@ -189,10 +225,15 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
         found = next((by_name[name] for name in names if name in by_name), None)
         return None if found is None else table[found]
 
+    facts = {
+        "size_bytes": column("length", "size"),
+        "modified_ms": column("modificationtime", "lastmodifieddate", "updated"),
+    }
+    facts = {name: values for name, values in facts.items() if values is not None}
     path, is_dir = column("path"), column("isdir")
     if path is not None and is_dir is not None and "modificationtime" in by_name:
         flags = is_dir if pa.types.is_boolean(is_dir.type) else pc.equal(is_dir, "true")
-        return pa.table({"path": path.cast(pa.string()), "isDir": flags})
+        return pa.table({"path": path.cast(pa.string()), "isDir": flags, **facts})
     bucket, key, name = column("bucket"), column("key"), column("name")
     if bucket is not None and key is not None:
         keys = key.cast(pa.string())
@@ -201,12 +242,11 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
             keys = pa.chunked_array([pa.array([unquote(text) for text in keys.to_pylist()])])
         paths = pc.binary_join_element_wise("s3://", bucket.cast(pa.string()), "/", keys, "")
         keep = _current_versions(table, column("islatest"), column("isdeletemarker"))
-        return _files(paths.filter(keep))
+        return _files(paths, facts).filter(keep)
     if bucket is not None and name is not None:
         texts = name.cast(pa.string())
-        return _files(
-            pc.binary_join_element_wise("gs://", bucket.cast(pa.string()), "/", texts, "")
-        )
+        paths = pc.binary_join_element_wise("gs://", bucket.cast(pa.string()), "/", texts, "")
+        return _files(paths, facts)
     raise UsageError(
         f"{address} is not an inventory that deltactl can read: its columns are "
         f"{', '.join(table.column_names)}",
@@ -226,11 +266,8 @@ def _current_versions(
     return pc.fill_null(keep, False)
 
 
-def _files(paths: pa.ChunkedArray) -> pa.Table:
-    flags = pc.ends_with(paths, "/")
-    return pa.table({"path": paths.filter(pc.invert(flags))}).append_column(
-        "isDir", pa.array([False] * (len(paths) - (pc.sum(flags).as_py() or 0)), pa.bool_())
-    )
+def _files(paths: pa.ChunkedArray, facts: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    return pa.table({"path": paths, "isDir": pc.ends_with(paths, "/"), **facts})
 
 
 def dump_listing(

@@ -55,8 +55,8 @@ from deltactl.storage.names import is_absolute_name, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
-Role: TypeAlias = Literal["live", "retained", "possible"]
-"""Why a name is kept: it is live in the latest version, or needed for another reason.
+Role: TypeAlias = Literal["live", "retained", "other", "possible"]
+"""Why a name is kept: the latest version, another version, or something else needs it.
 
 ``possible`` names may be needed, and need not exist.
 """
@@ -118,8 +118,8 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
         others.names_for_clones(rules.clones),
         others.names_for_iceberg() if reads_iceberg(rules.snapshot) else (),
     )
-    retained: Iterator[Kept] = ((names, "retained") for names in by_others)
-    for names, role in chain(_named_by_the_log(rules, oldest_kept), retained):
+    needed: Iterator[Kept] = ((names, "other") for names in by_others)
+    for names, role in chain(_named_by_the_log(rules, oldest_kept), needed):
         yield names, role
         yield misread_names(rules.snapshot.store, names), "possible"
 

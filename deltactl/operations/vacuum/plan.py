@@ -85,12 +85,7 @@ class VacuumPlan:
 
     def by_reason(self) -> list[dict[str, Any]]:
         """Return a row per reason: files, bytes, oldest and newest modification (ms)."""
-        found = {row["key"]: row for row in _sum_up(self.files, self.files["reason"])}
-        return [
-            {"reason": reason, **{k: v for k, v in found[reason].items() if k != "key"}}
-            for reason in REASONS
-            if reason in found
-        ]
+        return sum_up_reasons(self.files)
 
     def by_folder(self) -> pa.Table:
         """Return one row per directory: ``folder``, ``files``, ``bytes``, oldest and newest."""
@@ -102,6 +97,16 @@ class VacuumPlan:
         )
         renamed = [{"folder": row["key"], **row} for row in rows]
         return pa.Table.from_pylist(renamed, schema).sort_by("folder")
+
+
+def sum_up_reasons(files: pa.Table) -> list[dict[str, Any]]:
+    """Return a row per reason: files, bytes, oldest and newest modification (ms)."""
+    found = {row["key"]: row for row in _sum_up(files, files["reason"])}
+    return [
+        {"reason": reason, **{k: v for k, v in found[reason].items() if k != "key"}}
+        for reason in REASONS
+        if reason in found
+    ]
 
 
 def describe_orphans(files: pa.Table) -> tuple[int, str]:

@@ -26,6 +26,7 @@ from deltactl.operations.vacuum.candidates import (
     WAITING,
     Filters,
     Listing,
+    Sorting,
     empty_directories,
     find_links,
     find_tables,
@@ -41,12 +42,14 @@ from deltactl.operations.vacuum.plan import (
     VacuumPlan,
     describe_orphans,
     limit_files,
+    sum_up_reasons,
 )
 from deltactl.operations.vacuum.spellings import (
     distinct_names,
     ensure_not_needed,
     find_missing,
-    without,
+    find_named,
+    find_roles,
     without_few,
 )
 from deltactl.option_names import option
@@ -197,13 +200,13 @@ class Planner:
         removed = _removed_until(scan, current)
         named = event_names(self.store, removed)
         names = distinct_names(named, self._change_files(scan, current))
-        found, filters, first = NO_FILES, self._filters(names), start
+        found, filters, first = NO_FILES, self._filters(), start
         if len(names):
             first = self._first_rebuildable()
             names, alike = without_few(names, self._keep_batches(scan, current, first))
             self._find_tables_and_links(filters, parent_directories(names))
             self._spare_runs(filters)
-            found = filters.select(names)
+            found = filters.select(_all_named(names))
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows and not self.only_counts:
@@ -218,15 +221,52 @@ class Planner:
         """Plan from a listing of all files under the root."""
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
+        mode = "full" if self.options.inventory is None else "inventory"
+        found, filters, log, lost = self._select_listed(listing, hidden)
+        log = replace(log, vacuumed_version=vacuumed_version)
+        plan = self._finish(mode, found, filters, log)
+        if self.only_counts:
+            return plan
+        plan = replace(self._with_directories(plan, listing, filters), missing=lost)
+        if found.num_rows:
+            missing = self._missing(log.scan, listing, hidden)
+            first, current = self._first_rebuildable(), log.current
+            horizon = find_horizon(
+                self.store, log.scan, first, plan.files, missing, current=current
+            )
+            plan = replace(plan, horizon=horizon)
+        return plan
+
+    def sort_files(self, listing: Listing) -> Sorting:
+        """Find why each file of a listing with facts is kept, and which are removable.
+
+        Raises:
+            DeltactlError: as ``plan``.
+        """
+        sorting = Sorting()
+        hidden = HiddenRule(self.snapshot.metadata)
+        found, filters, _, _ = self._select_listed(listing, hidden, sorting)
+        sorting.foreign, sorting.removable = filters.foreign, sum_up_reasons(found)
+        return sorting
+
+    def _select_listed(
+        self, listing: Listing, hidden: HiddenRule, sorting: Sorting | None = None
+    ) -> tuple[pa.Table, Filters, _Log, pa.ChunkedArray]:
+        """Return the removable files of a listing, and live files that do not exist."""
         current = self._current_at_cutoff()
-        first = self._first_rebuildable()
         scan = self._scan(self.log.first_commit)
-        keep = self._keep_batches(scan, current, first)
+        keep = self._keep_batches(scan, current, self._first_rebuildable())
         kept_directories: set[str] = set()
-        if self.options.inventory is not None:
+        # An inventory may lack files and links. That harms only if files are removed by it.
+        is_partial = self.options.inventory is not None and sorting is None
+        if is_partial:
             keep = _note_directories(keep, kept_directories)
-        names, unlisted = without(listing.files, keep)
-        filters = self._filters(self._named(scan, names))
+        roles, unlisted = find_roles(listing.files, keep)
+        files = listing.rows().filter(pc.is_null(roles))
+        names = files["path"]
+        filters = self._filters()
+        if sorting is not None:
+            sorting.roles, filters.sorting = roles, sorting
         filters.spared = self._find_reason_to_spare(scan)
         filters.foreign = frozenset(
             foreign_roots(
@@ -236,27 +276,20 @@ class Planner:
         filters.linked = frozenset(
             name for name in self.store.real_names(listing.links) if name is not None
         )
-        if self.options.inventory is not None:
+        if is_partial:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
         filters.kept[UNKNOWN] += listing.non_utf8
         self._spare_runs(filters)
-        found = filters.select(names)
-        mode = "full" if self.options.inventory is None else "inventory"
+        found = filters.select(
+            files.append_column("is_named", find_named(names, self._named(scan)))
+        )
         lost = NO_NAMES
-        if mode == "full":  # an inventory may be older than some live files
+        if self.options.inventory is None:  # it may be older than some live files
             lost = find_missing(
                 self.store, unlisted["live"], listing, hidden, removes=found.num_rows > 0
             )
         ensure_not_needed(self.store, found, distinct_names(*unlisted.values()))
-        plan = self._finish(mode, found, filters, _Log(scan, current, vacuumed_version))
-        if self.only_counts:
-            return plan
-        plan = replace(self._with_directories(plan, listing, filters), missing=lost)
-        if found.num_rows:
-            missing = self._missing(scan, listing, hidden)
-            horizon = find_horizon(self.store, scan, first, plan.files, missing, current=current)
-            plan = replace(plan, horizon=horizon)
-        return plan
+        return found, filters, _Log(scan, current, None), lost
 
     def _first_rebuildable(self) -> int:
         return self.log.first_rebuildable(self.snapshot.segment.checkpoint)
@@ -320,28 +353,25 @@ class Planner:
         # The clocks of their machines may differ from that of the store.
         filters.runs_since_ms = min((it.since_ms - HOUR_MS for it in holders), default=None)
 
-    def _filters(self, named: pa.ChunkedArray) -> Filters:
+    def _filters(self) -> Filters:
         return Filters(
             self.store,
             HiddenRule(self.snapshot.metadata),
             self.retention.cutoff_ms,
             self.orphans == "all",
             self.options.ignore_manifests,
-            named,
         )
 
     def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
         changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
 
-    def _named(self, scan: CommitScan, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return those of the wanted names that are in an action of the log."""
-        parts = [event_names(self.store, scan.events)]
-        parts.append(self._change_files(scan, scan.last))
-        found: list[pa.Array] = []
-        for names in (*parts, *self._tombstones()):
-            found += names.filter(pc.is_in(names, value_set=wanted)).chunks
-        return pa.chunked_array(found, pa.string())
+    def _named(self, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
+        """Yield the names in actions of the log."""
+        yield event_names(self.store, scan.events)
+        yield self._change_files(scan, scan.last)
+        for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
+            yield file_names(self.store, batch)
 
     def _find_reason_to_spare(self, scan: CommitScan) -> str | None:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
@@ -350,10 +380,6 @@ class Planner:
         if self.converted is None:
             self.converted = was_converted(self.snapshot, scan)
         return CONVERTED if self.converted else None
-
-    def _tombstones(self) -> Iterator[pa.ChunkedArray]:
-        for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
-            yield file_names(self.store, batch)
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
         files, left_over = limit_files(found, self.options.max_files)
@@ -440,6 +466,11 @@ def _note_directories(batches: Iterator[Kept], directories: set[str]) -> Iterato
     for names, role in batches:
         directories |= parent_directories(names)
         yield names, role
+
+
+def _all_named(names: pa.ChunkedArray) -> pa.Table:
+    is_named = pa.repeat(pa.scalar(True), len(names))
+    return pa.table({"path": names, "is_named": is_named})
 
 
 def _removed_until(scan: CommitScan, version: int) -> pa.Table:

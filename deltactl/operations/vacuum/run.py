@@ -108,6 +108,23 @@ def _make_plan(
     log: DeltaLog, options: VacuumOptions, orphans: Orphans, context: RunContext
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
+    planner, now_ms = open_planner(log, options, orphans, context)
+
+    def plan_by(cutoff_ms: int) -> VacuumPlan:
+        retention = replace(planner.retention, cutoff_ms=cutoff_ms)
+        return replace(planner, retention=retention).plan()
+
+    return planner.snapshot, plan_by, planner.plan_with_waiting(now_ms)
+
+
+def open_planner(
+    log: DeltaLog, options: VacuumOptions, orphans: Orphans, context: RunContext
+) -> tuple[Planner, int]:
+    """Read the log; return the planner of a vacuum, and the time of this machine's clock.
+
+    Raises:
+        DeltactlError: as ``vacuum_table``.
+    """
     log.ensure_exists()
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
@@ -122,12 +139,7 @@ def _make_plan(
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
     retention = _find_retention(log, snapshot, options, context, now_ms)
-    planner = Planner(log, snapshot, options, retention, context, clones, events, orphans)
-
-    def plan_by(cutoff_ms: int) -> VacuumPlan:
-        return replace(planner, retention=replace(retention, cutoff_ms=cutoff_ms)).plan()
-
-    return snapshot, plan_by, planner.plan_with_waiting(now_ms)
+    return Planner(log, snapshot, options, retention, context, clones, events, orphans), now_ms
 
 
 def _find_retention(

@@ -8,7 +8,7 @@ one spelling, and the log may have another.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ _HINT: Final = (
     "Check which names the file system takes for one file; nothing was removed. To copy the table "
     "to a storage that distinguishes all names, use `deltactl clone --deep`."
 )
+
+_ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 # Number of names to keep that are looked up together. Their hash table needs as much memory as the
 # names, and each lookup scans all files: with few files, larger groups save scans.
@@ -86,7 +88,8 @@ def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) 
     Raises:
         SafetyError: there is such a file.
     """
-    needed = find_alike(needed, planned["path"])
+    if len(needed):
+        needed = find_alike(needed, planned["path"])
     if not len(needed):
         return
     found = stat_files(store, needed)
@@ -113,24 +116,45 @@ def distinct_names(*names: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pc.unique(joined)], pa.string())
 
 
-def without(
-    names: pa.ChunkedArray, batches: Iterable[Kept]
-) -> tuple[pa.ChunkedArray, dict[Role, pa.ChunkedArray]]:
-    """Return the names that are in none of the batches, and the names to keep that are not listed.
+def find_named(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.Array:
+    """Return a mask of the names that are in a batch. Only some batches are in memory at a time."""
+    found = np.zeros(len(names), np.bool_)
+    group: list[pa.Array] = []
 
-    The latter are by role, without ``possible`` names. Only some batches are in memory at a time.
+    def look_up() -> None:
+        nonlocal found
+        hit = pc.is_in(names, value_set=pa.chunked_array(group, pa.string()))
+        found |= hit.to_numpy()
+        group.clear()
+
+    for batch in batches:
+        group += batch.chunks
+        if sum(map(len, group)) >= _GROUP_NAMES:
+            look_up()
+    look_up()
+    return array_of(found)
+
+
+def find_roles(
+    names: pa.ChunkedArray, batches: Iterable[Kept]
+) -> tuple[pa.Array, dict[Role, pa.ChunkedArray]]:
+    """Return the role of each name that is in a batch, else null; and the names not listed.
+
+    A name in several batches has the first of the roles in the order of ``Role``. The names that
+    are to keep and are not listed are by role, without ``possible`` names. Only some batches are in
+    memory at a time.
     """
-    kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
-    groups: dict[Role, list[pa.Array]] = {"live": [], "retained": [], "possible": []}
-    unlisted: dict[Role, list[pa.Array]] = {"live": [], "retained": []}
+    found = np.full(len(names), len(_ROLES), np.int8)
+    groups: dict[Role, list[pa.Array]] = {role: [] for role in _ROLES}
+    unlisted: dict[Role, list[pa.Array]] = {role: [] for role in _ROLES if role != "possible"}
     limit = _GROUP_NAMES if len(names) > 4 * _GROUP_NAMES else 4 * _GROUP_NAMES
 
     def look_up(role: Role) -> None:
-        nonlocal kept
         group = pa.chunked_array(groups[role], pa.string())
         # As in `reconcile`: a large hash table grows faster outside Arrow's own pool.
         places = pc.index_in(names, value_set=group, memory_pool=pa.system_memory_pool())
-        kept = pc.or_(kept, pc.is_valid(places))
+        hit = pc.is_valid(places).to_numpy()
+        found[hit] = np.minimum(found[hit], _ROLES.index(role))
         if role in unlisted:
             unlisted[role] += _without_places(group, places).chunks
         groups[role] = []
@@ -141,7 +165,8 @@ def without(
             look_up(role)
     for role in groups:
         look_up(role)
-    return names.filter(pc.invert(kept)), {
+    codes = pa.array(found, mask=found == len(_ROLES))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(_ROLES)), {
         role: distinct_names(pa.chunked_array(chunks, pa.string()))
         for role, chunks in unlisted.items()
     }

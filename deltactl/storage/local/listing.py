@@ -83,11 +83,11 @@ def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
         yield batch
 
 
-def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
+def walk_tree(root: str, enter: Enter, *, facts: bool) -> Iterator[Tree]:
     """Yield all files, directories and links below ``root``; links are not followed.
 
-    All other entries (pipes, devices) are omitted. A directory that is deleted during the listing
-    is no error.
+    All other entries (pipes, devices) are omitted. A directory, or with ``facts`` a file, that is
+    deleted during the listing is no error.
 
     Raises:
         OSError: a directory cannot be read.
@@ -101,6 +101,8 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
                 for entry in entries:
                     name = prefix + entry.name
                     if entry.is_file(follow_symlinks=False):
+                        if facts and not _add_facts(part, entry):
+                            continue
                         part.files.append(name)
                     elif entry.is_dir(follow_symlinks=False):
                         part.directories.append(name)
@@ -114,6 +116,17 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
             yield part
             part = Tree()
     yield part
+
+
+def _add_facts(part: Tree, entry: os.DirEntry[str]) -> bool:
+    """Add size and time of a file; return whether it still exists."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    part.sizes_bytes.append(found.st_size)
+    part.modified_ms.append(found.st_mtime_ns // 1_000_000)
+    return True
 
 
 def is_older(path: str, before_ms: int) -> bool:

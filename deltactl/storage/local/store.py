@@ -145,10 +145,10 @@ class LocalStore:
             if is_absolute_name(prefix) or os.path.realpath(directory) == directory:
                 yield from walk_directory(directory, name_prefix)
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
         """Yield files, directories and links below the root; see ``Store.walk_tree``."""
         with mapped_errors("list", "", self._uri):
-            yield from walk_tree(self._paths.root, enter)
+            yield from walk_tree(self._paths.root, enter, facts=facts)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Return facts of each name; see ``Store.stat_many``."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from deltactl.errors import ObjectNotFoundError
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.services import Entry, ObjectService
-from deltactl.storage.parallel import each_in_parallel
-from deltactl.storage.store import Enter, FileInfo
+from deltactl.storage.parallel import pages_in_parallel
+from deltactl.storage.store import Enter, FileInfo, Tree
 
 _NAMES_IN_A_BATCH: Final = 1000
 
@@ -32,6 +33,12 @@ def _modified_ms(entry: Mapping[str, Any]) -> int:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         value = aware.timestamp()
     return round(value * 1000) if isinstance(value, (int, float)) else 0
+
+
+def _add_facts(part: Tree, files: Sequence[Entry]) -> Tree:
+    part.sizes_bytes = [int(entry.get("size") or 0) for entry in files]
+    part.modified_ms = [_modified_ms(entry) for entry in files]
+    return part
 
 
 class ObjectListing:
@@ -64,36 +71,40 @@ class ObjectListing:
             if entry["type"] == "directory" and entry["name"].rstrip("/") != key
         )
 
-    def walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
-        """Yield names of all files below a directory, except where ``enter`` returns False."""
+    def walk(self, prefix: str, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
+        """Yield all files below a directory, except where ``enter`` returns False."""
         key, name_prefix = self._keys.directory(prefix)
-        skip = len(key) + 1
-        here: list[str] = []
+
+        def name_of(entry: Entry) -> str:
+            return name_prefix + str(entry["name"][len(key) + 1 :])
+
+        def to_tree(files: Sequence[Entry]) -> Tree:
+            part = Tree([name_of(entry) for entry in files])
+            return _add_facts(part, files) if facts else part
+
         directories: list[str] = []
+        here: list[Entry] = []
         for entry in self._entries(key, prefix):
             if entry["name"].rstrip("/") == key:
                 continue  # the marker object of the directory itself
-            name = name_prefix + entry["name"][skip:]
             if entry["type"] != "directory":
-                here.append(name)
+                here.append(entry)
                 if len(here) == _NAMES_IN_A_BATCH:
-                    yield here
+                    yield to_tree(here)
                     here = []
-            elif enter(name):
+            elif enter(name_of(entry)):
                 directories.append(entry["name"])
         if here:
-            yield here
-        for below in each_in_parallel(lambda directory: self._find(directory, prefix), directories):
-            if below:
-                yield [name_prefix + name[skip:] for name in below]
+            yield to_tree(here)
+        for page in pages_in_parallel(lambda it: self._find(it, prefix), directories):
+            yield to_tree(page)
 
-    def _find(self, key: str, prefix: str) -> list[str]:
-        """Return the keys of all files below a directory."""
-        return [
-            entry["name"]
-            for entry in self._entries(key, prefix, deep=True)
-            if not entry["name"].endswith("/")
-        ]
+    def _find(self, key: str, prefix: str) -> Iterator[list[Entry]]:
+        """Yield pages of all files below a directory."""
+        entries = self._entries(key, prefix, deep=True)
+        files = (entry for entry in entries if not entry["name"].endswith("/"))
+        while page := list(islice(files, _NAMES_IN_A_BATCH)):
+            yield page
 
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False

@@ -149,12 +149,12 @@ class ObjectStore:
         return self._listing.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Yield names of all files. Only the listings of a few directories are in memory."""
-        return self._listing.walk(prefix, lambda directory: True)
+        """Yield names of all files. Only a few pages of the listings are in memory."""
+        return (tree.files for tree in self._listing.walk(prefix, lambda directory: True))
 
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
         """Yield names of all files, except in directories of the root that ``enter`` refuses."""
-        return (Tree(names) for names in self._listing.walk("", enter))
+        return self._listing.walk("", enter, facts=facts)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Return facts of each name, by parallel requests; see ``Store.stat_many``."""
