@@ -249,7 +249,7 @@ class Table:
     ) -> StorageReport:
         """Report what all files in the table's directory are for, and what they cost.
 
-        ``Reason.REMOVABLE`` has what ``vacuum(mode="full", dry_run=True)`` finds.
+        What is removable is what a dry run of a full vacuum finds.
 
         Args:
             options: the price, and an inventory instead of a listing.

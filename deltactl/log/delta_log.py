@@ -27,7 +27,7 @@ from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.committers.open import choose_committer, open_managed
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
-from deltactl.log.history.timestamps import resolve_timestamp
+from deltactl.log.history.timestamps import file_times, resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
 from deltactl.log.table_probe import no_table_error
@@ -594,6 +594,10 @@ class DeltaLog:
         keys = snapshot.metadata.partition_keys
         self.scan(range(first, snapshot.version + 1), collector, partition_keys=keys)
         return collector.between(first, snapshot.version)
+
+    def commit_times(self) -> dict[int, int]:
+        """Return the time of each commit file, strictly ascending, in ms since 1970 UTC."""
+        return file_times(self.listing, self.listing.commits)
 
     def version_at(
         self, metadata: Metadata, timestamp_ms: int, *, allow_later: bool = False

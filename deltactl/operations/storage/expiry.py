@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.history.timestamps import file_times
 from deltactl.log.physical_names import locate
 from deltactl.numpy_types import Integers
 from deltactl.operations.storage.reasons import sum_groups
@@ -114,7 +113,7 @@ def _removals(planner: Planner) -> Iterator[pa.Table]:
     """Yield the removals in commits, and the change data, which its own commit makes old."""
     log, store = planner.log, planner.snapshot.store
     scan = log.events(planner.snapshot, log.first_commit, planner.events)
-    times = file_times(log.listing, log.commit_files)
+    times = log.commit_times()
     since = planner.snapshot.properties.in_commit_since
     columns = ["path", "vector_file", "version", "deletion_timestamp_ms"]
     removes = scan.events.select(columns).filter(pc.invert(scan.events["is_add"]))

@@ -10,17 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.file_kinds import log_file_kinds
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.storage.report import Reason, Use
 from deltactl.operations.vacuum.candidates import FOREIGN, HIDDEN, LINKED, Listing, Sorting
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR
-from deltactl.protocol.names import LOG_DIR, MANIFEST_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.vacuum_names import below_mask, change_data_mask, vector_mask
 from deltactl.storage.names import OWN_DIR
 
 Codes: TypeAlias = npt.NDArray[np.int8]
 """Places in ``Reason``."""
 
+_NONE: Final = -1
 _REASONS: Final = tuple(Reason)
 _ROLES: Final = {
     "live": Reason.LIVE,
@@ -30,10 +32,6 @@ _ROLES: Final = {
 }
 # Of hidden names; the first pattern that matches counts.
 _PLACES: Final = (
-    (rf"^{LOG_DIR}/\d{{20}}\.checkpoint\.", Reason.CHECKPOINTS),
-    (rf"^{LOG_DIR}/{SIDECAR_DIR}/", Reason.SIDECARS),
-    (rf"^{LOG_DIR}/(?:\d{{20}}|{STAGED_COMMITS_DIR}/[^/]*)\.json$", Reason.COMMITS),
-    (rf"^{LOG_DIR}/", Reason.OTHER_LOG_FILES),
     (rf"^{MANIFEST_DIR}/", Reason.MANIFESTS),
     (rf"^{QUARANTINE_DIR}/", Reason.QUARANTINE),
     (rf"^{OWN_DIR}/", Reason.DELTACTL),
@@ -72,11 +70,12 @@ def has_role(sorting: Sorting, role: str) -> Flags:
 
 
 def _find_places(names: pa.ChunkedArray, foreign: Iterable[str]) -> Codes:
-    codes = np.full(len(names), -1, np.int8)
+    in_log = pc.index_in(log_file_kinds(names), value_set=pa.array(_REASONS))
+    codes: Codes = pc.fill_null(in_log, _NONE).to_numpy().astype(np.int8)
     codes[below_mask(names, foreign).to_numpy()] = _code(Reason.OTHER_TABLES)
     for pattern, reason in _PLACES:
         is_there = pc.match_substring_regex(names, pattern).to_numpy()
-        codes[is_there & (codes < 0)] = _code(reason)
+        codes[is_there & (codes == _NONE)] = _code(reason)
     return codes
 
 

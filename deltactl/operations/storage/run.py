@@ -6,10 +6,10 @@ One listing, or an inventory, and one pass over the log, as for a dry run of a f
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.file_kinds import log_file_kinds
 from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.storage.expiry import find_expiry
@@ -20,7 +20,7 @@ from deltactl.operations.vacuum.candidates import Listing, Sorting, list_facts
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.run import open_planner
-from deltactl.protocol.names import LOG_DIR
+from deltactl.option_names import option
 
 
 def survey_storage(
@@ -51,8 +51,8 @@ def _list(log: DeltaLog, options: StorageOptions, context: RunContext) -> Listin
 
     storage_options = context.storage_options
     listing = read_inventory(log.store, options.inventory, storage_options, facts=True)
-    if not pc.any(pc.starts_with(listing.files, f"{LOG_DIR}/")).as_py():
-        context.warn(f"{options.inventory} lists no file of {LOG_DIR}: the log is not counted")
+    if log_file_kinds(listing.files).null_count == len(listing.files):
+        context.warn(f"{option('inventory')} has no file of the log: the log is not counted")
     return listing
 
 

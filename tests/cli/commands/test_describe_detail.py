@@ -167,3 +167,57 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
     }
     write_commit(tmp_path / "plain", 0, info("CREATE TABLE"), protocol, metadata("p"))
     assert cli("describe-detail", f"{root}/plain", "--layout").code == 2
+
+
+def test_storage_shows_what_the_files_are_for(cli: RunCli, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata())
+    ran = cli("describe-detail", root, "--storage", "--price", "1024")
+    assert (ran.code, ran.err) == (0, "")
+    result = json.loads(cli("describe-detail", root, "--storage", "-o", "json").out)["result"]
+    assert [row["reason"] for row in result["by_reason"]] == ["commits"]
+    size = result["bytes"]
+    assert ran.out.startswith(f"{size} B, less than 0.01 a month in 1 file, version 0\n")
+    assert "to halve it                     no vacuum" in ran.out
+    rows = cli("describe-detail", root, "--storage", "-o", "csv").out.splitlines()
+    assert rows == ["reason,files,bytes,cost", f"commits,1,{size},"]
+
+
+def test_storage_needs_a_table_that_vacuum_supports(cli: RunCli, table: str) -> None:
+    assert cli("describe-detail", table, "--storage").code == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--storage", "--price", "2 EUR"), "--price: '2 EUR' is not a price\nhint: Give the"),
+        (("--price", "1"), "--price needs --storage\nhint: Add --storage."),
+        (("--inventory", "x.csv"), "--inventory needs --storage\nhint: Add --storage."),
+        (("--storage", "--at", "1h"), "--storage and --at cannot be combined"),
+    ],
+)
+def test_options_that_do_not_fit(
+    cli: RunCli, table: str, arguments: tuple[str, ...], said: str
+) -> None:
+    ran = cli("describe-detail", table, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: {said}" in ran.err
+
+
+def test_the_largest_table_is_first(cli: RunCli, tmp_path: Path) -> None:
+    for name, size in (("a", 10), ("b", 3000), ("c", 500)):
+        root = tmp_path / name
+        root.mkdir()
+        protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+        write_commit(root, 0, info("CREATE TABLE"), protocol, metadata())
+        (root / "notes.txt").write_bytes(b"x" * size)
+    tables = [str(tmp_path / name) for name in "abc"]
+    missing = str(tmp_path / "missing")
+    ran = cli("describe-detail", missing, *tables, "--storage", "--jobs", "2")
+    assert ran.code == 1
+    assert [line.split()[1] for line in ran.out.splitlines()[:3]] == [tables[i] for i in (1, 2, 0)]
+    runs = json.loads(cli("describe-detail", *tables, "--storage", "-o", "json").out)["runs"]
+    assert [run["table"] for run in runs] == [tables[i] for i in (1, 2, 0)]
+    plain = cli("describe-detail", *tables)
+    assert plain.out.splitlines()[0] == f"done       {tables[0]}  version 0, 0 files, 0 B"

@@ -64,7 +64,7 @@ def test_options_in_texts_are_flags_of_the_command(
     command: str, flags: dict[str, set[str]]
 ) -> None:
     keywords = keyword_types(CLASSES[command])
-    module = {"generate-manifest": "manifest"}.get(command, command)
+    module = {"describe-detail": "storage", "generate-manifest": "manifest"}.get(command, command)
     texts = [path.read_text("utf-8") for path in sorted((OPERATIONS / module).rglob("*.py"))]
     named = set().union(*map(named_options, texts)) & set(keywords)
     assert named or command == "maintain"

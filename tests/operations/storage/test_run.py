@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def with_change_data() -> Scene:
         scene.plant(days, f"_change_data/{name}.parquet")
         path = f"_change_data/{name.replace(' ', '%20')}.parquet"
         cdc = {"path": path, "size": 7, "dataChange": False, "partitionValues": {}}
-        scene.ago(days, lambda cdc=cdc: scene.builder.commit({"cdc": cdc}))
+        scene.ago(days, partial(scene.builder.commit, {"cdc": cdc}))
     return scene
 
 
@@ -198,7 +199,7 @@ def test_the_retention_that_halves_the_bill() -> None:
     scene.store.set_modified(old, NOW - 60 * DAY)
     report = survey(scene, price=2.0)
     assert report.halving_ms in (5 * DAY, 5 * DAY - HOUR)  # a commit is some ms later
-    shorter = {"retain_ms": report.halving_ms, "force_retention": True}
+    shorter: dict[str, Any] = {"retain_ms": report.halving_ms, "force_retention": True}
     left = (
         report.total.bytes - scene.vacuum(dry_run=True, orphans="keep", **shorter).plan.size_bytes
     )
