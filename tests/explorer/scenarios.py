@@ -241,6 +241,9 @@ def _alter(key: str) -> Make:
     return _fixed(lambda: tested.alter(properties={key: "true"}))
 
 
+DROP = _fixed(lambda: tested.alter(drop_feature="rowTracking"))
+
+
 def _tracked(*features: str) -> Scene:
     return small_files("rowTracking", *features)
 
@@ -316,6 +319,7 @@ PAIRS: Sequence[Scenario] = (
         for name, make in {"append": APPEND, **FOREIGN}.items()
         if name in others
     ),
+    Scenario("drop of row ids against append", _tracked, (DROP, APPEND), unmanaged=True),
     *(
         Scenario(f"clone against {name}", small_files, (CLONE, make))
         for name, make in (

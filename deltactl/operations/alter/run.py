@@ -77,7 +77,8 @@ def alter_table(
     for step in plan.steps:
         run.do(step)
     after = run.transaction.base
-    run_after_commit(log, snapshot, after, context, files_changed=False)
+    # A retention that was shortened by mistake must not delete history at once.
+    run_after_commit(log, snapshot, after, context, files_changed=False, keeps_history=True)
     return replace(report, version_after=after.version)
 
 

@@ -1,0 +1,117 @@
+"""Another writer commits between two commits of an alter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.engine.base import CancelToken
+from deltactl.errors import ConflictError, InterruptedRunError
+from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.run import alter_table
+from deltactl.protocol.features import list_features
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.support.forwarding import ForwardingStore
+from tests.support.run import run_on
+from tests.support.stores import fresh_store
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+class BeforeCommit(ForwardingStore):
+    """Acts once, right before the commit of an operation is written."""
+
+    def __init__(self, inner: Store, operation: str, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._operation, self._act, self.has_acted = operation, act, False
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        if not self.has_acted and f'"operation":"{self._operation}"'.encode() in data:
+            self.has_acted = True
+            self._act()
+        super().put_if_absent(name, data)
+
+
+def new_table(*features: str) -> TableBuilder:
+    builder = TableBuilder(fresh_store(), [Column("id")], features=features)
+    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    return builder
+
+
+def catch_up(builder: TableBuilder) -> TableBuilder:
+    """Let the builder go on from what deltactl committed."""
+    for version in range(
+        builder.version + 1, Table("x", store=builder.store).snapshot().version + 1
+    ):
+        lines = builder.store.read(commit_path(version)).decode().splitlines()
+        builder.note([json.loads(line) for line in lines])
+    return builder
+
+
+def meet(builder: TableBuilder, operation: str, act: Any, **options: Any) -> None:
+    store = BeforeCommit(builder.store, operation, lambda: act(catch_up(builder)))
+    try:
+        run_on(store, alter_table, AlterOptions(**options))
+    finally:
+        assert store.has_acted
+
+
+def append(builder: TableBuilder) -> None:
+    builder.append([{"id": 4}])
+
+
+def delete_row(builder: TableBuilder) -> None:
+    builder.delete_rows(next(iter(builder.data)), [0])
+
+
+def rename(builder: TableBuilder) -> None:
+    builder.change_metadata(name="x")
+
+
+ROW_IDS = {"properties": {"delta.enableRowTracking": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "operation", "act", "said"),
+    [
+        ((), ROW_IDS, "SET TBLPROPERTIES", append, "without row ids"),
+        ((), ROW_IDS, "ROW TRACKING BACKFILL", rename, "properties"),
+        (("deletionVectors",), {}, "DROP FEATURE", delete_row, "use the feature"),
+        (("deletionVectors",), {}, "Empty Commit", delete_row, "used deletionVectors"),
+        (("rowTracking",), {}, "DROP FEATURE", append, "use the feature"),
+        (("vacuumProtocolCheck",), {}, "Empty Commit", rename, "properties"),
+        (("vacuumProtocolCheck",), {}, "DROP FEATURE", append, None),
+    ],
+)
+def test_what_uses_the_feature_is_a_conflict_and_the_next_run_goes_on(
+    features: tuple[str, ...], options: dict[str, Any], operation: str, act: Any, said: str | None
+) -> None:
+    builder = new_table(*features)
+    options = options or {"drop_feature": features[0]}
+    if said is None:
+        meet(builder, operation, act, **options)
+    else:
+        with pytest.raises(ConflictError, match=said):
+            meet(builder, operation, act, **options)
+        run_on(builder.store, alter_table, AlterOptions(**options))
+    table = Table("x", store=builder.store)
+    snapshot = table.snapshot()
+    assert not list_features(snapshot.protocol) & set(features)
+    if not features:
+        assert snapshot.files["base_row_id"].null_count == 0
+    rows = sorted(table.scan().read_all()["id"].to_pylist())
+    expected = {append: [1, 2, 3, 4], delete_row: [2, 3], rename: [1, 2, 3]}
+    assert rows == expected[act]
+
+
+def test_a_run_can_be_stopped_between_two_commits() -> None:
+    builder, cancel = new_table("vacuumProtocolCheck"), CancelToken()
+    store = BeforeCommit(builder.store, "Empty Commit", cancel.set)
+    with pytest.raises(InterruptedRunError) as stopped:
+        options = AlterOptions(drop_feature="vacuumProtocolCheck")
+        run_on(store, alter_table, options, cancel=cancel)
+    assert stopped.value.is_part_done
+    assert Table("x", store=builder.store).snapshot().version == 2
