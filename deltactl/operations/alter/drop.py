@@ -51,7 +51,7 @@ from deltactl.protocol.features import (
 from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import TYPE_CHANGES_KEY
 from deltactl.suggest import with_suggestion
-from deltactl.units import format_timestamp
+from deltactl.units import DAY_MS, format_timestamp
 
 _ROW_IDS: Final = "delta.enableRowTracking"
 _SUSPENDED: Final = "delta.rowTrackingSuspended"
@@ -139,7 +139,7 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         dropped=(name,),
         steps=tuple(steps),
         risks=(*([_LOST[name]] if name in _LOST else []), *lost),
-        protected_until_ms=now_ms + snapshot.properties.log_retention_ms if protects else None,
+        protected_until_ms=_end_of_history(snapshot, now_ms) if protects else None,
     )
 
 
@@ -255,10 +255,16 @@ def _ensure_truncated(log: DeltaLog, snapshot: Snapshot) -> None:
     until = "its retention"
     if version in log.commit_files:
         written_ms = log.commit_files[version].modified_ms
-        until = format_timestamp(written_ms + snapshot.properties.log_retention_ms)
+        until = format_timestamp(_end_of_history(snapshot, written_ms))
     raise SafetyError(
         f"the feature {CHECKPOINT_PROTECTION.name} cannot be dropped: it protects the versions "
         f"before {version}, and the log has version {min(kept)}",
         hint=f"Wait until {until} (delta.logRetentionDuration). Then run `deltactl checkpoint "
         "TABLE --cleanup`, and rerun.",
     )
+
+
+def _end_of_history(snapshot: Snapshot, written_ms: int) -> int:
+    """Return from when a log cleanup removes what is older than a commit: from midnight on."""
+    expired_ms = written_ms + snapshot.properties.log_retention_ms
+    return -(-expired_ms // DAY_MS) * DAY_MS
