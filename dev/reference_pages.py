@@ -20,7 +20,7 @@ _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
     "Functions": str.islower,
     "Options": lambda name: name.endswith(
-        ("Options", "Keywords", "Policy", "Budget", "Need", "PartitionColumn", "Depth")
+        ("Options", "Keywords", "Policy", "Budget", "Need", "PartitionColumn", "Depth", "Fix")
     ),
     "Reports": lambda name: name.endswith(("Report", "Snapshot", "VersionDiff")),
     "Engines and stores": lambda name: name.endswith(("Engine", "Progress", "Store")),

@@ -107,8 +107,30 @@ class Directories(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OldVersion:
+    """A version of a file that was replaced or deleted."""
+
+    name: str
+    version_id: str
+    size_bytes: int
+    modified_ms: int
+
+
 class Versions(Protocol):
     """Methods of a store that may keep versions of deleted files."""
+
+    def list_old(self) -> Iterator[OldVersion]:
+        """Yield the versions of all files below the root that were replaced or deleted.
+
+        Raises:
+            UnsupportedByStoreError: the store does not say whether it keeps versions.
+        """
+        ...
+
+    def open_old(self, version: OldVersion) -> pa.NativeFile:
+        """Open an old version for random access; the caller closes it."""
+        ...
 
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False

@@ -14,6 +14,7 @@ from deltactl.storage.store import (
     Directories,
     Enter,
     FileInfo,
+    OldVersion,
     OnUpload,
     RangeCopies,
     Replacement,
@@ -154,6 +155,12 @@ class ForwardingStore:
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
         return _present(self._inner.versions).undelete_many(names, dry_run=dry_run)
+
+    def list_old(self) -> Iterator[OldVersion]:
+        return _present(self._inner.versions).list_old()
+
+    def open_old(self, version: OldVersion) -> pa.NativeFile:
+        return _present(self._inner.versions).open_old(version)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._inner.real_names(names)

@@ -26,9 +26,7 @@ class CheckFlags:
     dry_run: bool = dry_run_field()
     erased: str | None = selection_option(
         None,
-        "Search everything that is still stored for rows and values that match this predicate: the "
-        "log, files of all versions, files that no action names, quarantine, and recorded clones. "
-        "PREDICATE is a condition on columns, e.g. 'user_id = 42'",
+        "Search all that is still stored for values that match this predicate: 'user_id = 42'",
         metavar="PREDICATE",
         alone_with=("versions", "redact"),
         is_basic=True,
@@ -49,15 +47,13 @@ def command(
     """Check that the log, files and statistics of a table agree.
 
     The command always checks the whole log. If it finds a problem, the exit status is 3. Only with
-    --fix does the command write to the table. With --erased, it searches for values that shall be
-    erased, and checks nothing else.
+    --fix does the command write to the table.
 
     \b
     Examples:
       deltactl check /data/events
       deltactl check /data/events --files footers --checkpoints --dvs
       deltactl check /data/events --files data --sample 5%
-      deltactl check /data/events --files data --resume /tmp/events.check
       deltactl check /data/events --fix missing-files --dry-run
       deltactl check /data/events --erased "user_id = 42" --report erased.html
     """  # noqa: D301 - the backspace is what keeps the lines below it apart

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone, list_rows
-from deltactl.operations.erased.report import UNSEEN
 from deltactl.units import format_count, format_timestamp
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
             notes=[", ".join(report.unsearchable)],
         )
     yield _describe_scope(report)
+    yield Section(Tone.STRONG("No search of the table can see"), notes=report.unseen)
 
 
 def _describe_scope(report: ErasedReport) -> Section:
@@ -70,10 +70,9 @@ def _describe_scope(report: ErasedReport) -> Section:
     return Section(
         Tone.STRONG("Searched"),
         facts=[
-            *((f"table {table}", f"version {version}") for table, version in report.tables),
+            *(("table", f"{table}, version {version}") for table, version in report.tables),
             ("at", format_timestamp(report.searched_ms)),
             *((label, f"{count:,}" if count else None) for label, count in counts),
             ("digest", report.digest),
-            *(("not visible", text) for text in UNSEEN),
         ],
     )

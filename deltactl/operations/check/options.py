@@ -83,7 +83,7 @@ class CheckOptions:
     checkpoints: bool = selection_option(
         False,
         "Compare every checkpoint with the commits. Also report errors in _last_checkpoint and in "
-        "checksum files as findings. Without this option, deltactl reports these errors as notes",
+        "checksum files as findings, not as notes",
         is_basic=True,
     )
     vectors: bool = selection_option(

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks, as_stream
-from deltactl.errors import DeltactlError, InterruptedRunError, SafetyError, UsageError
+from deltactl.errors import DeltactlError, SafetyError, UsageError
 from deltactl.log.audit.stored_actions import checksum_mask, log_mask
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.find_files import find_files
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.erased.found import Found, mask_values
+from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import NamedFiles
 from deltactl.operations.erased.report import CHANGES, OLDER, QUARANTINE, UNREFERENCED
 from deltactl.operations.erased.sought import (
@@ -76,8 +76,7 @@ class DataSearch:
             partial(search_files, spec), tasks
         ):
             self._take(result)
-        if context.is_cancelled:
-            raise InterruptedRunError("interrupted")
+        self.found.ensure_running()
         return rest
 
     @staticmethod
@@ -149,12 +148,7 @@ class DataSearch:
         return files.set_column(1, "size_bytes", pa.array(sizes, pa.int64()))
 
     def _take(self, result: Searched) -> None:
-        counts = self.found.counts
-        counts.data_files += result.num_files
-        counts.rows += result.num_rows
-        counts.groups_skipped += result.num_groups_skipped
-        counts.gone += result.num_gone
-        self.found.unread += [replace(it, name=mask_values(it.name)) for it in result.unread]
+        self.found.take(result)
         for place in dict.fromkeys(it.place for it in result.hits):
             hits = [it for it in result.hits if it.place == place]
             until = self._find_end(place, [it.name for it in hits])

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from deltactl.operations.erased.report import ErasedReport, Place, SearchCounts
-from deltactl.operations.erased.tasks import Unread
+from deltactl.errors import InterruptedRunError
+from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, SearchCounts
+from deltactl.operations.erased.tasks import Searched, Unread
+from deltactl.operations.run_context import RunContext
 
 
 @dataclass(slots=True)
 class Found:
     """The findings; ``table`` is the address of the table that is being searched."""
 
+    context: RunContext
     now_ms: int
     table: str = ""
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     unsearchable: dict[str, None] = field(default_factory=dict)
+    unseen: dict[str, None] = field(default_factory=lambda: dict.fromkeys(UNSEEN))
     counts: SearchCounts = field(default_factory=SearchCounts)
     engine: tuple[str, str] = ("local", "")
     _digest: Any = field(default_factory=sha256)
+
+    def ensure_running(self) -> None:
+        """End the search if it was cancelled.
+
+        Raises:
+            InterruptedRunError: it was.
+        """
+        if self.context.is_cancelled:
+            raise InterruptedRunError("interrupted")
 
     def add(
         self,
@@ -43,6 +56,14 @@ class Found:
         place.until_ms = max(filter(None, (place.until_ms, until_ms)), default=None)
         if part is not None:
             place.parts[part] = None
+
+    def take(self, searched: Searched) -> None:
+        """Add the counts of data files, and those that could not be read."""
+        self.counts.data_files += searched.num_files
+        self.counts.rows += searched.num_rows
+        self.counts.groups_skipped += searched.num_groups_skipped
+        self.counts.gone += searched.num_gone
+        self.unread += [replace(it, name=mask_values(it.name)) for it in searched.unread]
 
     def add_unread(self, name: str, place: str, error: Exception) -> None:
         """Add a file that could not be read."""
@@ -66,6 +87,7 @@ class Found:
             places=places,
             unread=tuple(self.unread),
             unsearchable=tuple(self.unsearchable),
+            unseen=tuple(self.unseen),
             counts=self.counts,
             digest=self._digest.hexdigest(),
         )

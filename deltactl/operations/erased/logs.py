@@ -57,11 +57,8 @@ def search_log(
     with suppress(UsageError):  # an invalid property: the end is not known
         retention_ms = snapshot.properties.log_retention_ms
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
-        for index, error in part.problems.items():
-            found.add_unread(part.files[index].name, part.place, error)
-        hits = list(_find_in_files(part, variants, texts, found))
-        if texts is not None:
-            hits += [(*hit, 1) for hit in find_parts(part.nodes, texts)]
+        found.ensure_running()
+        hits = find_in_part(part, part.place, variants, texts, found)
         for index, what, count in hits:
             file = part.files[index]
             until = None if retention_ms is None else _midnight(file.modified_ms + retention_ms)
@@ -87,13 +84,18 @@ def _midnight(instant_ms: int) -> int:
     return -(-instant_ms // DAY_MS) * DAY_MS
 
 
-def _find_in_files(
+def find_in_part(
     part: StoredActions,
+    place: str,
     variants: Sequence[Variant],
     texts: SoughtTexts | None,
     found: Found,
 ) -> Iterator[tuple[int, str, int]]:
-    """Yield the index of a log file, what has values, and in how many actions of files."""
+    """Yield the index of a log file, what has values, and how often; note what is unreadable."""
+    for index, problem in part.problems.items():
+        found.add_unread(part.files[index].name, place, problem)
+    if texts is not None:
+        yield from ((*hit, 1) for hit in find_parts(part.nodes, texts))
     for batch in part.actions.to_batches():
         stats, values, of = batch["stats"], batch["partition_values"], batch["of"]
         masks = {}
@@ -102,7 +104,7 @@ def _find_in_files(
             masks[PARTITIONS] = any_mask([partition_mask(it, values) for it in variants])
         except CorruptLogError as error:
             for index in of.unique().to_pylist():
-                found.add_unread(part.files[index].name, part.place, error)
+                found.add_unread(part.files[index].name, place, error)
         if texts is not None:
             masks[NAMES] = texts.mask_paths(batch["path"])
         for what, mask in masks.items():

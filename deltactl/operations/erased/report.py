@@ -58,7 +58,7 @@ _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 STEPS: Final = (DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
 """In the order in which to take them; of several vacuums, the last one does what all do."""
 
-_ERRORS: Final = (PartialSuccessError, UnsupportedFeatureError, StorageError)
+_ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, PartialSuccessError)
 
 UNSEEN: Final = (
     "copies elsewhere: exports, deep clones, tables that were computed from this one",
@@ -146,8 +146,9 @@ class ErasedReport(ShortRepr):
     """The outcome of a search; it has no value of a column but those in the predicate.
 
     ``predicate`` is ``None`` if it was left out. ``unread`` could not be read; ``unsearchable`` are
-    places in which this predicate cannot be searched for. ``digest``: SHA-256 of what was searched.
-    ``tables``: the addresses and versions of the table and of its clones.
+    places in which this predicate cannot be searched for; ``unseen`` is what no search can see.
+    ``digest``: SHA-256 of what was searched. ``tables``: the addresses and versions of the table
+    and of its clones.
     """
 
     version: int
@@ -159,6 +160,7 @@ class ErasedReport(ShortRepr):
     places: tuple[Place, ...]
     unread: tuple[Unread, ...]
     unsearchable: tuple[str, ...]
+    unseen: tuple[str, ...]
     counts: SearchCounts
     digest: str
 
@@ -189,8 +191,8 @@ class ErasedReport(ShortRepr):
         """Return the error of a search that could not read or search everything."""
         if not (self.unread or self.unsearchable):
             return None
-        worst = max((it.exit_code for it in self.unread), default=PartialSuccessError.exit_code)
-        kind = next((it for it in _ERRORS if it.exit_code == worst), DataFileError)
+        codes = {it.exit_code for it in self.unread} | {PartialSuccessError.exit_code}
+        kind = next(it for it in _ERRORS if it.exit_code in codes)
         parts = [format_count(len(self.unread), "file") + " could not be read"] * bool(self.unread)
         parts += ["this predicate cannot be searched for in texts"] * bool(self.unsearchable)
         return kind(
@@ -214,7 +216,7 @@ class ErasedReport(ShortRepr):
                 for it in self.unread
             ],
             "unsearchable": list(self.unsearchable),
-            "unseen": list(UNSEEN),
+            "unseen": list(self.unseen),
             "counts": {name: getattr(counts, name) for name in SearchCounts.__slots__},
             "digest": self.digest,
         }

@@ -8,6 +8,7 @@ for the clones that are recorded in the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -37,16 +38,17 @@ from deltactl.operations.erased.report import (
 )
 from deltactl.operations.erased.sought import SoughtTexts, find_texts, resolve
 from deltactl.operations.erased.tasks import SearchSpec
-from deltactl.operations.erased.texts import has_value
+from deltactl.operations.erased.texts import file_has_value
+from deltactl.operations.erased.versions import VersionSearch
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
+from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import Store
 
-_LARGEST_TEXT: Final = 256 << 20
 _NAMES_AT_ONCE: Final = 1 << 16
 
 
@@ -66,13 +68,15 @@ def search_erased(
         UnsupportedFeatureError: the table cannot be read.
         InterruptedRunError: ``cancel`` was set.
     """
-    found = Found(context.clock.now_ms())
+    found = Found(context, context.clock.now_ms())
     waiting, tables = [log.read_only()], dict[str, int]()
     while waiting:
         table = waiting.pop(0)
         found.table = table.uri
         try:
-            tables[table.uri] = _search_table(table, predicate, context.of_log(log), found)
+            tables[table.uri] = _search_table(
+                table, predicate, context.of_log(log), found, versions
+            )
             clones = {it.clone_uri for it in read_notes(table.store)}
             for uri in sorted(clones - tables.keys() - {it.uri for it in waiting}):
                 store = open_store(uri, log.storage_options)
@@ -84,7 +88,9 @@ def search_erased(
     return found.report(list(tables.items()), None if redact else predicate)
 
 
-def _search_table(log: DeltaLog, predicate: str, context: RunContext, found: Found) -> int:
+def _search_table(
+    log: DeltaLog, predicate: str, context: RunContext, found: Found, versions: bool
+) -> int:
     """Search a table; return its version."""
     store, files = log.store, list_log_files(log.store)
     snapshot = log.snapshot()
@@ -109,6 +115,7 @@ def _search_table(log: DeltaLog, predicate: str, context: RunContext, found: Fou
     if texts is not None:
         _search_names(names, directories, texts, found)
         _search_texts(store, rest, texts, found)
+    VersionSearch(snapshot, variants, texts, found).run(reads=versions)
     return snapshot.version
 
 
@@ -151,25 +158,28 @@ def _search_names(
 
 
 def _search_texts(store: Store, names: pa.Array, texts: SoughtTexts, found: Found) -> None:
-    """Search the files that are neither data nor of the log, one after the other."""
+    """Search the files that are neither data nor of the log; some are in memory at a time."""
     skipped = pc.or_(checksum_mask(names), log_mask(names))
-    for name in names.filter(pc.invert(skipped)).to_pylist():
-        place = _place_of(name)
+    chosen = names.filter(pc.invert(skipped)).to_pylist()
+    for name, content in zip(
+        chosen, map_requests(store, partial(_read, store), chosen), strict=True
+    ):
+        found.ensure_running()
+        found.counts.text_files += 1
         try:
-            data = store.read(name)
-            found.counts.text_files += 1
-            if _has_value(name, data, texts):
-                found.add(place, files=1, entries=1)
+            if isinstance(content, Exception):
+                raise content
+            if file_has_value(name, content, texts):
+                found.add(_place_of(name), files=1, entries=1)
         except Exception as error:  # libraries raise errors of many kinds
-            found.add_unread(name, place, error)
+            found.add_unread(name, _place_of(name), error)
 
 
-def _has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
-    if not name.endswith(".avro"):
-        return has_value(name, data, texts)
-    from deltactl.operations.erased.iceberg import manifest_has_value  # needs pyiceberg
-
-    return manifest_has_value(name, data, texts)
+def _read(store: Store, name: str) -> bytes | DeltactlError:
+    try:
+        return store.read(name)
+    except DeltactlError as error:
+        return error
 
 
 def _place_of(name: str) -> str:

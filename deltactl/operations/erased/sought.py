@@ -280,7 +280,8 @@ def bounds_mask(
         for side in ("minValues", "maxValues"):
             bound = pc.struct_field(parsed, [side, *path])
             rows = ColumnRows({**constants, name: bound}, len(stats))
-            found = pc.or_(found, held_by(variant.term, name, rows, partition))
+            held = held_by(variant.term, name, rows, partition)
+            found = pc.or_(found, pc.and_(held, bound.is_valid()))
             if texts is not None and pa.types.is_timestamp(bound.type):
                 found = pc.or_(found, _in_same_millisecond(bound, texts.values))
             if pa.types.is_string(bound.type) and len(prefixes):

@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError, DeltactlError, FileMissingError
+from deltactl.errors import (
+    DataFileError,
+    DeltactlError,
+    FileMissingError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from deltactl.operations.erased.sought import Variant, partition_columns, resolve
 from deltactl.operations.predicate.bounds import may_match
 from deltactl.operations.predicate.terms import Column, ColumnRows
@@ -90,8 +96,12 @@ class Unread:
         """Return the file with a reason that has no text of the file or of its name."""
         kind = type(error.__cause__ or error).__name__
         reason = error.message if isinstance(error, NoColumnError) else f"unreadable: {kind}"
+        if isinstance(error, ImportError):
+            reason = "to read it, install deltactl[iceberg]"
         known = error if isinstance(error, DeltactlError) else DataFileError("")
-        return cls(name, place, known.code, reason, known.exit_code)
+        is_known = isinstance(known, StorageError | UnsupportedFeatureError)
+        exit_code = known.exit_code if is_known else DataFileError.exit_code
+        return cls(name, place, known.code, reason, exit_code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,21 +85,23 @@ def _name_part(keys: tuple[str, ...]) -> str:
     return keys[0] if keys else "text"
 
 
-def has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
-    """Return whether a file of texts has a value: JSON, lines, or columns of Parquet.
+def file_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
+    """Return whether a file has a value: Avro, columns of Parquet, JSON, or lines of text.
 
     Raises:
-        ValueError: the content is none of these.
-        pa.ArrowException: it is Parquet that cannot be read.
+        Exception: the content is none of these; libraries raise errors of many kinds.
     """
+    if name.endswith(".avro"):
+        from deltactl.operations.erased.iceberg import manifest_has_value  # needs pyiceberg
+
+        return manifest_has_value(name, data, texts)
     if data[:4] == b"PAR1":
         table = pq.read_table(pa.BufferReader(data))
         columns = (c for c in table.columns if pa.types.is_string(c.type))
         return any(has_any(chunk, texts) for column in columns for chunk in column.chunks)
     if name.endswith(".json"):
-        return has_any(
-            pa.array([t for _, t in _walk({"": json.loads(data)}, ())], pa.string()), texts
-        )
+        strings = [text for _, text in _walk({"": json.loads(data)}, ())]
+        return has_any(pa.array(strings, pa.string()), texts)
     return has_any(pa.array(data.decode().splitlines(), pa.string()), texts)
 
 

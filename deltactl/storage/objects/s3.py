@@ -143,9 +143,13 @@ class S3Service(ObjectService):
             return b"", empty
 
     def _ask(
-        self, key: str, wanted: str | None = None, if_match: str | None = None
+        self,
+        key: str,
+        wanted: str | None = None,
+        if_match: str | None = None,
+        version_id: str | None = None,
     ) -> tuple[bytes, Entry]:
-        asked = {"Range": wanted, "IfMatch": if_match}
+        asked = {"Range": wanted, "IfMatch": if_match, "VersionId": version_id}
         conditions = {name: value for name, value in asked.items() if value is not None}
         found: tuple[bytes, Entry] = self._retry.call(
             lambda: sync(self._fs.loop, self._get, key, conditions)
@@ -386,6 +390,27 @@ class S3Service(ObjectService):
                 return bool(kept)
             marker = hiding[0]["VersionId"]
             self.call("delete_object", Bucket=bucket, Key=name, VersionId=marker)
+
+    def old_versions(self, directory: str) -> Iterator[tuple[Entry, str]]:
+        """Yield all versions that are not the latest, also of objects with a delete marker."""
+        bucket, prefix = split_directory(directory)
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+        while True:
+            answer = self.call("list_object_versions", **request)
+            for found in answer.get("Versions") or ():
+                if not found["IsLatest"]:
+                    key = f"{bucket}/{found['Key']}"
+                    entry = _entry(key, found["Size"], found["LastModified"])
+                    yield entry, found["VersionId"]
+            if not answer.get("IsTruncated"):
+                return
+            for name in ("KeyMarker", "VersionIdMarker"):
+                request[name] = answer[f"Next{name}"]
+
+    def read_old_range(self, key: str, version_id: str, offset: int, length: int) -> bytes:
+        """Return some bytes of an old version of an object."""
+        wanted = f"bytes={offset}-{offset + length - 1}"
+        return self._ask(key, wanted, version_id=version_id)[0]
 
 
 def _entry(key: str, size: int, modified: datetime) -> Entry:

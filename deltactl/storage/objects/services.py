@@ -12,6 +12,7 @@ from copy import copy
 from functools import cached_property
 from typing import Any, Final, Protocol, Self
 
+from deltactl.errors import UnsupportedByStoreError
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import OnUpload
@@ -230,6 +231,14 @@ class ObjectService:
         an object that exists has a version.
         """
         return self.stat(key) is not None
+
+    def old_versions(self, directory: str) -> Iterator[tuple[Entry, str]]:
+        """Yield facts and id of each version below a directory that was replaced or deleted."""
+        raise UnsupportedByStoreError("the store does not list old versions of objects")
+
+    def read_old_range(self, key: str, version_id: str, offset: int, length: int) -> bytes:
+        """Return some bytes of an old version of an object."""
+        raise UnsupportedByStoreError("the store does not read old versions of objects")
 
 
 def split_directory(key: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from deltactl.storage.store import (
     Assembly,
     Enter,
     FileInfo,
+    OldVersion,
     OnUpload,
     RangeCopies,
     Replacement,
@@ -323,6 +324,26 @@ class ObjectStore:
         return {
             name: error for name, error in zip(names, outcomes, strict=True) if error is not None
         }
+
+    def list_old(self) -> Iterator[OldVersion]:
+        """Yield the old versions of all objects below the root; see ``Versions.list_old``."""
+        base = f"{self._keys.root}/"
+        with self._keys.mapped("list the versions of", ""):
+            for entry, version_id in self._service.old_versions(self._keys.root):
+                info = file_info(entry, entry["name"].removeprefix(base))
+                yield OldVersion(info.name, version_id, info.size_bytes, info.modified_ms)
+
+    def open_old(self, version: OldVersion) -> pa.NativeFile:
+        """Open an old version of an object; see ``Versions.open_old``."""
+        import pyarrow as pa
+
+        name, key = version.name, self._keys.readable(version.name)
+
+        def read(offset: int, length: int) -> bytes:
+            with self._keys.mapped("read an old version of", name):
+                return self._service.read_old_range(key, version.version_id, offset, length)
+
+        return pa.PythonFile(RangedFile(b"", version.size_bytes, read), mode="r")
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Copy and then delete each object; see ``Store.move_many``.

@@ -67,6 +67,13 @@ def test_a_column_with_another_type_in_old_files() -> None:
     assert rows_by_place(search(builder.store, "id = '7'")) == {"live rows": 3}
 
 
+def test_a_missing_bound_is_no_null() -> None:
+    builder = new_table(Column("id"), Column("name", "string"))
+    builder.append([{"id": 1, "name": "a"}], stats='{"numRecords": 1, "minValues": {"id": 1}}')
+    report = search(builder.store, "name IS NULL")
+    assert (report.places, bool(report.unsearchable), report.is_erased) == ((), True, False)
+
+
 def test_fields_of_structs() -> None:
     who = struct_of(Column("name", "string"), Column("age", "integer"))
     builder = new_table(Column("id"), Column("who", who), mapping="name")

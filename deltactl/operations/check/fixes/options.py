@@ -53,12 +53,11 @@ class FixOptions:
 
     kind: Annotated[Fix | None, to_fix] = execution_option(
         None,
-        "Repair findings of one kind. Asks first. checksum: write the checksum file (.crc) of the "
-        "latest version. last-checkpoint: write _last_checkpoint. missing-files: remove data files "
-        "that no longer exist from the table. missing-vectors: the same for files of which only "
-        "the deletion vector is missing. path-encoding: remove files whose remove action encodes "
-        "the path differently than the add action does, so that readers still use them. stats: "
-        "compute statistics that are missing, too short or wrong",
+        "Repair findings of one kind. Asks first. checksum, last-checkpoint: write this file of "
+        "the latest version. missing-files: remove data files that do not exist from the table. "
+        "missing-vectors: the same for files of which only the deletion vector is missing. "
+        "path-encoding: remove files that readers still use because their remove action encodes "
+        "the path differently. stats: compute missing, too short or wrong statistics",
         flag="fix",
         alone_with=(
             "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",
