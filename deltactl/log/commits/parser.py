@@ -7,9 +7,7 @@ the json module reads the same lines one by one. Its errors contain the file and
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
@@ -38,6 +36,7 @@ from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.threads import count_threads
 from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.arrow_schemas import array_of, flags_of
+from deltactl.storage.parallel import each_in_parallel
 
 __all__ = ["CommitParser", "ParsedActions"]
 
@@ -107,39 +106,30 @@ class CommitParser:
 
     def _parse_in_threads(self, chunks: Iterable[Sequence[CommitBytes]]) -> Iterator[ParsedActions]:
         """Parse the next chunks while earlier ones are used. Results and errors are in order."""
-        num_threads = count_threads()
-        pending: deque[tuple[Sequence[CommitBytes], frozenset[str], Future[_Rows]]] = deque()
         failures: list[DeltactlError] = []
-        pool = ThreadPoolExecutor(num_threads, thread_name_prefix="deltactl-parse")
-        try:
-            for files in _until_failure(chunks, failures):
-                keys = frozenset(self._partition_keys)
-                rows = pool.submit(self._read_columns, files, keys, alone=False)
-                pending.append((files, keys, rows))
-                if len(pending) > num_threads:
-                    yield self._take(*pending.popleft())
-            while pending:
-                yield self._take(*pending.popleft())
-        finally:
-            pool.shutdown(cancel_futures=True)
+        work = ((files, self._partition_keys) for files in _until_failure(chunks, failures))
+        for files, keys, rows in each_in_parallel(self._try_columns, work, at_once=count_threads()):
+            # An earlier chunk may have been parsed with other partition columns.
+            yield self._parse_chunk(files, rows if keys == self._partition_keys else None)
         if failures:
             raise failures[0]
 
-    def _take(
-        self, files: Sequence[CommitBytes], keys: frozenset[str], rows: Future[_Rows]
-    ) -> ParsedActions:
-        # An earlier chunk may have been parsed with other partition columns.
-        if keys != self._partition_keys:
-            return self._parse_chunk(files)
-        return self._parse_chunk(files, rows.result)
+    def _try_columns(
+        self, work: tuple[Sequence[CommitBytes], frozenset[str]]
+    ) -> tuple[Sequence[CommitBytes], frozenset[str], _Rows | None]:
+        """Return a chunk, the given partition columns, and the rows if there is no error."""
+        try:
+            return *work, self._read_columns(*work, alone=False)
+        except (pa.ArrowException, ValueError, RecursionError, CorruptLogError):
+            return *work, None
 
     def _parse_chunk(
-        self, files: Sequence[CommitBytes], read: Callable[[], _Rows] | None = None
+        self, files: Sequence[CommitBytes], read: _Rows | None = None
     ) -> ParsedActions:
         seen = self._rows_seen
         try:
             try:
-                rows = read() if read else self._read_columns(files, self._partition_keys)
+                rows = read or self._read_columns(files, self._partition_keys)
                 self._partition_keys = rows.keys
             except (pa.ArrowException, ValueError, RecursionError):
                 self._partition_keys |= find_partition_keys(files)
