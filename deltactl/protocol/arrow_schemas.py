@@ -249,13 +249,6 @@ def texts_of(values: list[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
-def numbers_of(array: pa.Array) -> Array:
-    """Return integers without nulls as a NumPy array that shares the memory of ``array``."""
-    width = array.type.bit_width // 8
-    kind = f"{'i' if pa.types.is_signed_integer(array.type) else 'u'}{width}"
-    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width)
-
-
 def flags_of(column: pa.Array | pa.ChunkedArray) -> Flags:
     """Return booleans without nulls as a NumPy array."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]

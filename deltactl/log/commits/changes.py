@@ -140,7 +140,7 @@ def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
     parsed = list(CommitParser(keys).parse([commit]))
     added = pa.concat_tables([p.adds for p in parsed])
     removed = pa.concat_tables([p.removes for p in parsed])
-    return _count_each_partition([added], [_with_rows(removed, added)], keys)
+    return _count_each_partition(added, _with_rows(removed, added), keys)
 
 
 RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
@@ -202,14 +202,13 @@ def count_added_removed(
 
     ``keys`` are the physical names of the partition columns.
     """
-    return _count_total(added, removed), _count_each_partition([added], [removed], keys)
+    return _count_total(added, removed), _count_each_partition(added, removed, keys)
 
 
 def _count_each_partition(
-    adds: Sequence[pa.Table], removes: Sequence[pa.Table], keys: Sequence[str]
+    adds: pa.Table, removes: pa.Table, keys: Sequence[str]
 ) -> list[PartitionChange]:
-    added = _count_by_partition(adds, keys)
-    removed = _count_by_partition(removes, keys)
+    added, removed = _count_by_partition(adds, keys), _count_by_partition(removes, keys)
     order = sorted(
         added.keys() | removed.keys(),
         key=lambda values: [(it is not None, it or "") for it in values],
@@ -225,9 +224,8 @@ def _count_each_partition(
 
 
 def _count_by_partition(
-    tables: Sequence[pa.Table], keys: Sequence[str]
+    files: pa.Table, keys: Sequence[str]
 ) -> dict[tuple[str | None, ...], FileCounts]:
-    files = pa.concat_tables(tables)
     # The constant is for tables without partitions, because Arrow groups by at least one column.
     columns = [pa.array(np.zeros(files.num_rows, np.int8))]
     columns += [pc.map_lookup(files["partition_values"], key, "first") for key in keys]

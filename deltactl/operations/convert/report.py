@@ -28,11 +28,6 @@ class ConvertReport(ShortRepr):
     vacuum_keeps_them: bool = False
 
     @property
-    def is_table_already(self) -> bool:
-        """Return whether there was nothing to convert."""
-        return self.plan is None
-
-    @property
     def files_added(self) -> int:
         """Return the number of files added to the log, or to be added in a dry run."""
         return 0 if self.plan is None else len(self.plan.files)

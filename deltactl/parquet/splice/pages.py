@@ -32,14 +32,12 @@ class Pages:
     ``heads`` has, for each page, the offset from the start of the chunk and the number of bytes
     that were read: the header, and some bytes after it. ``digest`` is a checksum of all bytes that
     were read. ``is_compressed`` is true if the size of a page differs from the size of its values.
-    ``has_v2`` is true if a data page has version 2.
     """
 
     heads: tuple[tuple[int, int], ...]
     num_values: int
     has_dictionary: bool
     is_compressed: bool
-    has_v2: bool
     digest: int
 
 
@@ -56,7 +54,7 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
     """
     heads: list[tuple[int, int]] = []
     num_values, position, digest = 0, 0, 0
-    has_dictionary = is_compressed = has_v2 = False
+    has_dictionary = is_compressed = False
     while position < length:
         header, header_bytes, data = _read_header(read, start + position, length - position)
         kind, size = header.kind, header.size_bytes
@@ -73,10 +71,9 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
         head = data[: header_bytes + size]
         heads.append((position, len(head)))
         is_compressed |= size != header.uncompressed_bytes
-        has_v2 |= kind == PageType.DATA_V2
         digest = crc32(head, digest)
         position += header_bytes + size
-    return Pages(tuple(heads), num_values, has_dictionary, is_compressed, has_v2, digest)
+    return Pages(tuple(heads), num_values, has_dictionary, is_compressed, digest)
 
 
 def has_pages(read: Read, start: int, pages: Pages) -> bool:

@@ -103,7 +103,7 @@ def test_two_converts_racing_give_one_table(store: MemoryStore) -> None:
     told: list[str] = []
     racing = RacingStore(store, lambda: run(store, ConvertOptions(name="theirs")))
     report = run(racing, ConvertOptions(name="ours"), warn=told.append)
-    assert report.is_table_already and report.version_after == 0
+    assert report.plan is None and report.version_after == 0
     assert any("another writer" in message for message in told)
     assert Table(store.uri, store=store).snapshot().metadata.name == "theirs"
     assert ids(store) == [1, 2]
@@ -140,7 +140,7 @@ def test_what_fails_at_any_call_leaves_before_or_after(
 
 def test_a_put_that_lies_is_settled_by_reading_back(store: MemoryStore) -> None:
     report = run(FaultyStore(store, Fault(1, "lie", method="put_if_absent")))
-    assert not report.is_table_already and ids(store) == [1, 2]
+    assert report.plan is not None and ids(store) == [1, 2]
 
 
 @pytest.mark.parametrize(
