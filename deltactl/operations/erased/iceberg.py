@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from deltactl.operations.erased.sought import TRUNCATED, SoughtTexts
-from deltactl.operations.erased.texts import has_any
+from deltactl.operations.erased.sought import TRUNCATED, SoughtTexts, has_any
 from deltactl.operations.iceberg_metadata import StoreFile
 
 _BOUNDS = frozenset({"lower_bounds", "upper_bounds"})

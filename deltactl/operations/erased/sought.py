@@ -338,3 +338,9 @@ def partition_mask(variant: Variant, partition_values: pa.Array) -> pa.Array:
 def any_mask(masks: Iterable[pa.Array]) -> pa.Array:
     """Return which rows one of the masks has."""
     return reduce(pc.or_, masks)
+
+
+def has_any(lines: pa.Array, texts: SoughtTexts) -> bool:
+    """Return whether a text, or a path, has a value."""
+    found = pc.or_(texts.mask(lines, numbers=False), texts.mask_paths(lines))
+    return bool(pc.any(found).as_py())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.operations.erased.sought import SoughtTexts
+from deltactl.operations.erased.sought import SoughtTexts, has_any
 
 # Names, ids and counts, which no column has as values.
 _NO_VALUES: Final = frozenset({
@@ -103,9 +103,3 @@ def file_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
         strings = [text for _, text in _walk({"": json.loads(data)}, ())]
         return has_any(pa.array(strings, pa.string()), texts)
     return has_any(pa.array(data.decode().splitlines(), pa.string()), texts)
-
-
-def has_any(lines: pa.Array, texts: SoughtTexts) -> bool:
-    """Return whether a text, or a path, has a value."""
-    found = pc.or_(texts.mask(lines, numbers=False), texts.mask_paths(lines))
-    return bool(pc.any(found).as_py())
