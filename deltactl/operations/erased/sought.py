@@ -154,10 +154,6 @@ class SoughtTexts:
         numbers = [f"={re.escape(hive_escape(it))}/" for it in self.numbers]
         return _search(directories, [*words, *numbers])
 
-    def is_in(self, text: str, *, numbers: bool) -> bool:
-        """Return whether a text has a value."""
-        return bool(self.mask(pa.array([text]), numbers=numbers)[0].as_py())
-
     def names_column(self, text: str) -> bool:
         """Return whether a text has the name of a column."""
         return any(name in text for name in self.names)

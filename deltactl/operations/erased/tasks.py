@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ from deltactl.protocol.deletion_vectors import DeletionVector, live_mask
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field, StructType
 from deltactl.storage.open import open_store
+from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 
@@ -53,6 +55,8 @@ FILES: Final = pa.schema(
 LIVE: Final = "live rows"
 HIDDEN: Final = "rows that deletion vectors hide"
 
+# Limits memory: rows of this many files are decoded at the same time.
+_READ_AT_ONCE: Final = 4
 # Types whose bounds in footers are in the order of the values, and are safe to read.
 _ORDERED: Final = ("INT32", "INT64", "BYTE_ARRAY")
 
@@ -131,12 +135,10 @@ def search_files(spec: SearchSpec, files: bytes, attempt: int) -> Searched:
     """Search the files of a task, columns of :data:`FILES` as an Arrow stream."""
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
     variants = resolve(spec.predicate, spec.schemas, spec.now_ms)
-    found = Searched()
     with pa.ipc.open_stream(files) as stream:
-        for batch in stream:
-            for row in batch.to_pylist():
-                found += search_file(store, variants, row)
-    return found
+        rows = stream.read_all().to_pylist()
+    search = partial(search_file, store, variants)
+    return sum(map_requests(store, search, rows, at_once=_READ_AT_ONCE), start=Searched())
 
 
 def search_file(
