@@ -17,6 +17,7 @@ from hypothesis import settings
 from tests.support.delta_spark import delta_spark
 from tests.support.object_store_fixtures import object_servers, root, server, short_pauses
 from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
+from tests.support.stores import forget_memory_stores
 
 # For all tests of a process, wherever they are: where they are imported, there they are again.
 __all__ = [
@@ -106,8 +107,8 @@ def new_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the user's home, configuration and terminal out of the tests."""
+def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the user's home, configuration and terminal out of the tests, and what others stored."""
     home = next(new_homes)
     home.mkdir()
     for name in list(os.environ):
@@ -118,6 +119,8 @@ def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
+    yield
+    forget_memory_stores()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from deltactl.catalog import open as catalogs
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.cli.conftest import NAMES, RunCli
+from tests.support.parameters import all_pairs
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import START_MS, Column, TableBuilder
 
@@ -99,11 +100,12 @@ def count_reads(store: CountingStore) -> Counter[int]:
     return Counter(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
 
 
-@pytest.mark.parametrize("features", [(), ("inCommitTimestamp",)], ids=["plain", "timestamps"])
-@pytest.mark.parametrize("place", ["memory", "local"])
-@pytest.mark.parametrize("words", [*READING, *WRITING])
+@pytest.mark.parametrize(
+    ("words", "place", "features"),
+    all_pairs([*READING, *WRITING], ["memory", "local"], [[], ["inCommitTimestamp"]]),
+)
 def test_each_commit_is_read_once(
-    words: str, place: str, features: tuple[str, ...], cli: RunCli, tmp_path: Path
+    words: str, place: str, features: list[str], cli: RunCli, tmp_path: Path
 ) -> None:
     number = next(_NUMBERS)
     inner: Store = LocalStore(str(tmp_path))

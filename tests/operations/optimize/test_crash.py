@@ -125,7 +125,10 @@ def live_or_old(scene: Scene) -> set[str]:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
-    "options", [OPTIONS, IN_BATCHES, PLACED], ids=["one-commit", "in-batches", "placed"]
+    "options",
+    # What is placed is committed in batches too.
+    [OPTIONS, pytest.param(IN_BATCHES, marks=pytest.mark.slow), PLACED],
+    ids=["one-commit", "in-batches", "placed"],
 )
 def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, when: Any) -> None:
     scene = set_scene()
@@ -155,7 +158,10 @@ def test_a_write_truncated_at_any_call_leaves_before_or_after() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
-    "options", [OPTIONS, IN_BATCHES, PLACED], ids=["one-commit", "in-batches", "placed"]
+    "options",
+    # What is placed is committed in batches too.
+    [OPTIONS, pytest.param(IN_BATCHES, marks=pytest.mark.slow), PLACED],
+    ids=["one-commit", "in-batches", "placed"],
 )
 def test_an_error_at_any_call_is_reported_and_leaves_before_or_after(
     options: OptimizeOptions, when: Any

@@ -15,6 +15,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
+from tests.support.parameters import all_pairs
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points
 from tests.support.table_builder import START_MS, Column, TableBuilder
 
@@ -68,9 +69,9 @@ class Stage:
         return Table("x", store=self.store).snapshot().version
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("kind", ["crash", "error"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("options", "kind", "when"), all_pairs(OPTIONS, ["error", "crash"], ["before", "after"])
+)
 def test_the_table_is_as_before_or_as_after(options: dict[str, Any], kind: Any, when: Any) -> None:
     stage = Stage(f"memory://restore-crash-{kind}-{when}", "ignore_missing" not in options)
     counted = FaultyStore(stage.store)
