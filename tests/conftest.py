@@ -17,7 +17,7 @@ from hypothesis import settings
 from tests.support.delta_spark import delta_spark
 from tests.support.object_store_fixtures import object_servers, root, server, short_pauses
 from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
-from tests.support.stores import forget_memory_stores
+from tests.support.stores import forgetting_fresh_stores
 
 # For all tests of a process, wherever they are: where they are imported, there they are again.
 __all__ = [
@@ -119,8 +119,8 @@ def isolated_world(new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    yield
-    forget_memory_stores()
+    with forgetting_fresh_stores():
+        yield
 
 
 @pytest.fixture

@@ -60,11 +60,6 @@ class _Space:
 _SPACE = _Space()
 
 
-def forget_memory_stores() -> None:
-    """Remove the files of all memory stores: each listing looks through them."""
-    _SPACE.files.clear()
-
-
 class MemoryStore:
     """Files in a dictionary. Each write is a millisecond later than the one before."""
 
@@ -278,7 +273,24 @@ _numbers = itertools.count()
 
 def fresh_store() -> MemoryStore:
     """An empty store at an address of its own."""
-    return MemoryStore(f"memory://fresh/{next(_numbers)}")
+    uri = f"memory://fresh/{next(_numbers)}"
+    _fresh.add(uri)
+    return MemoryStore(uri)
+
+
+_fresh: set[str] = set()
+
+
+@contextmanager
+def forgetting_fresh_stores() -> Iterator[None]:
+    """Empty the fresh stores of this context at its end: each listing looks through all files."""
+    before = set(_fresh)
+    yield
+    gone = _fresh - before
+    _fresh.intersection_update(before)
+    for uri in list(_SPACE.files) if gone else ():
+        if "/".join(uri.split("/", 4)[:4]) in gone:
+            del _SPACE.files[uri]
 
 
 class _MemoryWriter(io.BytesIO):
