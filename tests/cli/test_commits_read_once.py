@@ -59,6 +59,7 @@ READING = (
     "register glue://db.t --dry-run",
 )
 WRITING = (
+    "alter --set team=x",
     "check --fix path-encoding --yes",
     "vacuum --yes",
     "vacuum --mode lite --yes",

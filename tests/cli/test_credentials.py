@@ -71,6 +71,7 @@ def find_marks(*folders: Path) -> list[tuple[str, bytes]]:
 def runs(root: Path) -> Iterator[list[str]]:
     """Every command once, some in ways that keep more of what they do."""
     more = {
+        "alter": ["--set", "team=x"],
         "vacuum": ["--yes", "--mode", "full", "--max-orphan-fraction", "1", "--quarantine"],
         "checkpoint": ["--cleanup", "--compact-log"],
         "check": ["--files", "data", "--resume", str(root.parent / "resume")],
