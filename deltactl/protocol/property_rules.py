@@ -16,6 +16,9 @@ from deltactl.units import DAY_MS, HOUR_MS, parse_duration, parse_size
 
 Parse: TypeAlias = Callable[[str], str]
 
+# Delta on Spark cannot read a table with larger numbers.
+_MOST: Final = 2**31 - 1
+_LONGEST_MS: Final = 100_000_000 * DAY_MS
 _UNITS: Final = {"days": DAY_MS, "hours": HOUR_MS, "minutes": 60_000, "seconds": 1000}
 
 
@@ -31,7 +34,7 @@ def _whole(text: str, least: int) -> str:
         number = int(text)
     except ValueError:
         number = least - 1
-    if number < least:
+    if not least <= number <= _MOST:
         raise UsageError(f"{text!r} is not possible", hint=f"Use a whole number from {least} on.")
     return str(number)
 
@@ -39,6 +42,8 @@ def _whole(text: str, least: int) -> str:
 def _interval(text: str) -> str:
     """Return a duration as Delta on Spark reads it, which does not read "30d"."""
     ms = parse_duration(text)
+    if ms > _LONGEST_MS:
+        raise UsageError(f"duration {text!r} is too long", hint="Use at most 100000000 days.")
     for unit, length in _UNITS.items():
         if ms % length == 0:
             return f"interval {ms // length} {unit}"
@@ -47,7 +52,7 @@ def _interval(text: str) -> str:
 
 def _size(text: str) -> str:
     """Return the bytes without a unit, which all writers read."""
-    return str(int(text) if text.strip().isdecimal() else parse_size(text))
+    return str(parse_size(f"{text}B" if text.strip().isdecimal() else text))
 
 
 def _flag(text: str) -> str:

@@ -186,12 +186,16 @@ class _Run:
             self.transaction.commit(FilesCommit(described, version, added=files))
 
     def _files_to_add(self, version: int, *, without_ids: bool) -> pa.Table:
-        """Return files that have no row ids, or those that have some, without these."""
-        batches = []
+        """Return files of a commit that have no row ids, or that have some, without these."""
+        parts, found = [ADD_SCHEMA.empty_table()], 0
         for batch in self._log.snapshot(version).file_batches(ADD_SCHEMA.names):
             bare = batch["base_row_id"].is_null()
-            batches.append(batch.filter(bare if without_ids else pc.invert(bare)))
-        files = pa.concat_tables([ADD_SCHEMA.empty_table(), *batches]).slice(0, _FILES_PER_COMMIT)
+            part = batch.filter(bare if without_ids else pc.invert(bare))
+            parts.append(part.slice(0, _FILES_PER_COMMIT - found))
+            found += parts[-1].num_rows
+            if found == _FILES_PER_COMMIT:
+                break
+        files = pa.concat_tables(parts)
         for name in () if without_ids else ("base_row_id", "default_row_commit_version"):
             nulls = pa.nulls(files.num_rows, pa.int64())
             files = files.set_column(files.schema.get_field_index(name), name, nulls)

@@ -10,6 +10,7 @@ import pytest
 
 from deltactl.errors import ConflictError, SafetyError, UsageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.alter import run
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.report import AlterReport
 from deltactl.operations.alter.run import Confirm, alter_table
@@ -89,6 +90,10 @@ def test_a_value_is_stored_as_spark_reads_it(key: str, value: str, stored: str) 
         ("delta.appendOnly", "yes", "true, false"),
         ("delta.checkpointInterval", "0", "from 1 on"),
         ("delta.checkpointInterval", "x", "from 1 on"),
+        ("delta.checkpointInterval", "2147483648", "from 1 on"),
+        ("delta.checkpointInterval", "9" * 5000, "from 1 on"),
+        ("delta.logRetentionDuration", "100000001d", "at most"),
+        ("delta.targetFileSize", "9" * 20, "too large"),
         ("delta.dataSkippingNumIndexedCols", "-2", "from -1 on"),
         ("delta.checkpointPolicy", "multi-part", "classic, v2"),
         ("delta.isolationLevel", "WriteSerializable", "Serializable"),
@@ -211,6 +216,16 @@ def test_row_tracking_gives_ids_to_all_files_first() -> None:
     set_property(builder, "delta.enableRowTracking", "false")
     report = set_property(builder, "delta.enableRowTracking", "true")
     assert (len(report.plan.steps), properties(builder.store)) == (1, named)
+
+
+def test_row_ids_are_given_in_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_FILES_PER_COMMIT", 1)
+    builder = new_table()
+    assert set_property(builder, "delta.enableRowTracking", "true").version_after == 5
+    infos = [actions(builder.store, version)["commitInfo"] for version in (3, 4)]
+    assert [info["operationParameters"]["batchId"] for info in infos] == ["0", "1"]
+    files = Table("x", store=builder.store).snapshot().files
+    assert sorted(files["base_row_id"].to_pylist()) == [0, 1]
 
 
 def test_row_tracking_needs_the_number_of_rows_of_each_file() -> None:
