@@ -9,6 +9,7 @@ from typing import Final
 from tests.world.reader import UnreadableError
 from tests.world.runs import address_of, random_run, run_command
 from tests.world.steps import (
+    CHANGES,
     RETENTIONS,
     STEPS,
     SkippedError,
@@ -107,6 +108,9 @@ def _checkpoint(world: World, chance: Chance) -> None:
     if is_cleanup:
         world.model.allow_cleanup()
     place, apart = random_table(world, chance), chance.apart("checkpoint")
+    if apart.random() < 0.3:
+        name, value = apart.choice(CHANGES)
+        _on_table(world, apart, "alter", ["--set", f"{name}={value}", "--yes"])
     version = None if words else _random_version(world, apart, place)
     words = words if version is None else ["--version", str(version)]
     _on_table(world, chance, "checkpoint", words, place=place)

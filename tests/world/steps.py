@@ -33,7 +33,7 @@ Take = Callable[[World, Chance], str | None]
 """Takes a step; gives a line that tells it, if it told none."""
 
 RETENTIONS: Final = (None, "interval 2 days", "interval 2 days", "interval 3 days")
-_CHANGES: Final = (
+CHANGES: Final = (
     *(("delta.enableExpiredLogCleanup", value) for value in ("false", "false", "true", "true")),
     ("delta.logRetentionDuration", "interval 1 day"),
     ("delta.logRetentionDuration", "interval 40 days"),
@@ -213,7 +213,7 @@ def _adopt(
 def _alter(world: World, chance: Chance) -> str:
     place = random_table(world, chance)
     writer = Writer(world, place)
-    name, value = chance.choice(_CHANGES)
+    name, value = chance.choice(CHANGES)
     properties = {**writer.state.properties, name: value}
     metadata = {k: v for k, v in writer.state.metadata.items() if v is not None}
     action = {"metaData": {**metadata, "configuration": properties}}
