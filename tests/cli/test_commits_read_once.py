@@ -43,6 +43,7 @@ READING = (
     "check",
     "check --all-versions --files data --proofs --checkpoints",
     "check --fix path-encoding --dry-run",
+    "check --fix missing-files --dry-run",
     "vacuum --dry-run",
     "vacuum --mode lite --dry-run",
     "vacuum --keep-last 2 --dry-run",
@@ -61,6 +62,7 @@ READING = (
 WRITING = (
     "alter --set team=x",
     "check --fix path-encoding --yes",
+    "check --fix stats --yes",
     "vacuum --yes",
     "vacuum --mode lite --yes",
     "optimize",
