@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 from unicodedata import normalize
 from urllib.parse import quote, unquote
@@ -38,13 +38,15 @@ class LostFiles:
 
     ``files`` are rows of ``ADD_SCHEMA``; ``names`` has the file that is missing for each of them:
     the data file, or else that of its deletion vector. ``places`` says where a missing file may
-    still be. ``empty`` are the directories of missing files that have no file.
+    still be. ``empty`` are the directories of missing files that have no file. ``num_gone`` counts
+    all missing data files of the table.
     """
 
     files: pa.Table = field(repr=False)
     names: pa.ChunkedArray = field(repr=False)
     places: Mapping[str, str] = field(repr=False)
     empty: frozenset[str] = frozenset()
+    num_gone: int = 0
 
     @property
     def is_vector(self) -> pa.ChunkedArray:
@@ -53,7 +55,8 @@ class LostFiles:
 
     def filter(self, mask: pa.ChunkedArray | pa.Array) -> LostFiles:
         """Return some of the files."""
-        return LostFiles(self.files.filter(mask), self.names.filter(mask), self.places, self.empty)
+        files, names = self.files.filter(mask), self.names.filter(mask)
+        return replace(self, files=files, names=names)
 
 
 def find_lost(snapshot: Snapshot, missing: Sequence[Missing]) -> LostFiles:
@@ -79,7 +82,8 @@ def find_lost(snapshot: Snapshot, missing: Sequence[Missing]) -> LostFiles:
         raise refusal
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
-    return LostFiles(files, names, {**places, **_find_kept(store, gone)}, empty)
+    num_gone = pc.sum(is_data).as_py() or 0
+    return LostFiles(files, names, {**places, **_find_kept(store, gone)}, empty, num_gone)
 
 
 def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
@@ -103,7 +107,7 @@ def find_loss_refusal(
     ``expected`` is the number that the user gave, and ``way`` says how to give it.
     """
     count, total, where = lost.files.num_rows, snapshot.num_files, shlex.quote(snapshot.store.uri)
-    if count and count == total and not pc.any(lost.is_vector).as_py():
+    if count and lost.num_gone == total:
         return SafetyError(
             f"none of the {format_count(total, 'file')} of {snapshot.store.uri} exists: nothing "
             "shows that this is the storage of the table",

@@ -179,6 +179,7 @@ def test_what_another_writer_does_meanwhile() -> None:
         (40, 2, {}, None),
         (1, 1, {"expect_files": 1}, "none of the 1 file of"),
         (40, 40, {"expect_files": 40}, "none of the 40 files of"),
+        (40, 40, {"expect_files": 1, "texts": ("f00002.parquet",)}, "none of the 40 files of"),
     ],
 )
 def test_many_lost_files(

@@ -112,17 +112,16 @@ class FileCommit:
 
 
 def describe_commit(
-    report: FixReport, removed: pa.Table, added: pa.Table | None, context: RunContext
+    report: FixReport, removed: pa.Table, added: pa.Table, context: RunContext
 ) -> Description:
     """Return the description of a commit; the metrics count the rows that readers lose."""
-    kept = None if added is None or not added.num_rows else added
     metrics = {
         "numRemovedFiles": str(removed.num_rows),
         "numRemovedBytes": str(sum_sizes(removed)),
-        "numAddedFiles": str(0 if kept is None else kept.num_rows),
+        "numAddedFiles": str(added.num_rows),
     }
     rows = sum_rows(removed)
-    if rows is not None and kept is None:
+    if rows is not None and not added.num_rows:
         metrics["numDeletedRows"] = str(rows)
     return Description(
         operation=FSCK,

@@ -13,7 +13,7 @@ from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
 from deltactl.operations.check.fixes.options import Fix, FixOptions
-from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.checkpoint.repair import (
     Trusted,
     judge_checksum,
@@ -68,10 +68,7 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
     trusted = load_trusted(log)
     latest = trusted.latest
     report = LogFileReport(
-        kind=options.kind or Fix.CHECKSUM,
-        version=latest.version,
-        table_id=latest.metadata.id,
-        engine=context.engine.name,
+        **describe_snapshot(options.kind or Fix.CHECKSUM, latest, context),
         name=HINT_NAME,
         problem=None,
     )

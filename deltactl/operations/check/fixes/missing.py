@@ -7,6 +7,7 @@ happens with it must be chosen.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from deltactl.errors import UsageError
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.fixes.commit import (
@@ -27,7 +29,7 @@ from deltactl.operations.check.fixes.commit import (
     sum_rows,
 )
 from deltactl.operations.check.fixes.options import Fix, FixOptions
-from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.lost_files import (
     LostFiles,
     ensure_still_lost,
@@ -126,53 +128,54 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     log.ensure_exists()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
-    store = snapshot.store
     batches = snapshot.file_batches(PRESENCE_COLUMNS)
-    found = find_lost(snapshot, find_missing(store, batches, context, _NO_SIZES))
+    found = find_lost(snapshot, find_missing(snapshot.store, batches, context, _NO_SIZES))
     is_ours = found.is_vector
     if options.kind is Fix.MISSING_FILES:
         is_ours = pc.invert(is_ours)
     lost = found.filter(is_ours)
     report = MissingReport(
-        kind=options.kind or Fix.MISSING_FILES,
-        version=snapshot.version,
-        table_id=snapshot.metadata.id,
-        engine=context.engine.name,
+        **describe_snapshot(options.kind or Fix.MISSING_FILES, snapshot, context),
         lost=lost,
         is_chosen=_choose(lost, options),
         num_others=found.files.num_rows - lost.files.num_rows,
         keeps_deleted_rows=options.keep_deleted_rows,
     )
-    if not report.is_empty and TableProperties(snapshot.metadata.configuration).flag(_FEED):
+    chosen = lost.filter(report.is_chosen)
+    if chosen.files.num_rows and TableProperties(snapshot.metadata.configuration).flag(_FEED):
         context.warn(
             "the table has a change data feed: the changes of the version that this fix commits "
             "cannot be read, because the rows of the missing files are lost"
         )
-    chosen = lost.filter(report.is_chosen)
-
-    def ensure(base: CommitBase) -> None:
-        ensure_may_remove(base)
-        ensure_still_lost(store, chosen.names)
-
-    def apply(confirmed: FixReport) -> FixReport:
-        kept = _without_vectors(chosen.files) if options.keep_deleted_rows else None
-        draft = FileCommit(
-            uri=log.uri,
-            description=describe_commit(confirmed, chosen.files, kept, context),
-            read_version=snapshot.version,
-            removed=chosen.files,
-            added=ADD_SCHEMA.empty_table() if kept is None else kept,
-            ensure=ensure,
-        )
-        return commit_fix(log, snapshot, draft, confirmed, context)
-
     refusal = find_append_only_refusal(CommitBase.of(snapshot)) or find_loss_refusal(
         snapshot,
         chosen,
         options.expect_files,
         f"rerun with {option('expect_files', chosen.files.num_rows)}",
     )
-    return FixPlan(report, apply, refusal)
+    return FixPlan(report, partial(_commit, log, snapshot, chosen, context), refusal)
+
+
+def _commit(
+    log: DeltaLog, snapshot: Snapshot, chosen: LostFiles, context: RunContext, report: FixReport
+) -> FixReport:
+    assert isinstance(report, MissingReport)
+    removed = chosen.files
+    added = _without_vectors(removed) if report.keeps_deleted_rows else ADD_SCHEMA.empty_table()
+
+    def ensure(base: CommitBase) -> None:
+        ensure_may_remove(base)
+        ensure_still_lost(snapshot.store, chosen.names)
+
+    draft = FileCommit(
+        uri=log.uri,
+        description=describe_commit(report, removed, added, context),
+        read_version=snapshot.version,
+        removed=removed,
+        added=added,
+        ensure=ensure,
+    )
+    return commit_fix(log, snapshot, draft, report, context)
 
 
 def _choose(lost: LostFiles, options: FixOptions) -> pa.Array:

@@ -21,7 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.fixes.commit import FileCommit, commit_fix, describe_commit
 from deltactl.operations.check.fixes.options import Fix, FixOptions
-from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.check.path_encoding.pairs import (
     PairVerdict,
     PathPair,
@@ -31,6 +31,7 @@ from deltactl.operations.check.path_encoding.pairs import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
 
 
@@ -100,10 +101,7 @@ def plan_paths(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
     found = () if pairs is None else pairs.found
     chosen = _choose(found, options.texts)
     report = PathRepairReport(
-        kind=Fix.PATH_ENCODING,
-        version=snapshot.version,
-        table_id=snapshot.metadata.id,
-        engine=context.engine.name,
+        **describe_snapshot(Fix.PATH_ENCODING, snapshot, context),
         found=found,
         chosen=chosen,
     )
@@ -115,7 +113,7 @@ def plan_paths(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
         removed = pairs.files.take(pa.array([it.row for it in chosen], pa.int64()))
         draft = FileCommit(
             uri=log.uri,
-            description=describe_commit(confirmed, removed, None, context),
+            description=describe_commit(confirmed, removed, ADD_SCHEMA.empty_table(), context),
             read_version=snapshot.version,
             removed=removed,
             needs_rows=True,  # those in the files may be the only copy of what another removes

@@ -13,6 +13,9 @@ from deltactl.operations.short_repr import ShortRepr
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.run_context import RunContext
+
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class FixReport(ShortRepr):
@@ -56,6 +59,16 @@ class FixReport(ShortRepr):
             "version_after": self.version_after,
             "files_left": self.num_left,
         }
+
+
+def describe_snapshot(kind: Fix, snapshot: Snapshot, context: RunContext) -> dict[str, Any]:
+    """Return the fields of a report that each fix has."""
+    return {
+        "kind": kind,
+        "version": snapshot.version,
+        "table_id": snapshot.metadata.id,
+        "engine": context.engine.name,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.check.files import FileCheck
 from deltactl.operations.check.fixes.options import Fix, FixOptions
-from deltactl.operations.check.fixes.report import FixPlan, FixReport
+from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.check.fixes.stats_tasks import (
     MISSING,
     SHORT,
@@ -130,33 +130,18 @@ def plan_stats(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
     spec = CheckSpec(log.uri, context.storage_options, files.metadata, Depth.FOOTERS, False)
     worker = partial(compute_stats, StatsSpec(spec, table_stats(snapshot)))
     parts = [_FOUND.empty_table()]
-    for _, found in check.results(worker, context):
-        parts.append(pa.Table.from_pylist([_as_row(it) for it in found], _FOUND))
+    for _, batch in check.results(worker, context):
+        parts.append(pa.Table.from_pylist([asdict(it) for it in batch], _FOUND))
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was changed", hint="Rerun.")
-    report = StatsReport(
-        kind=Fix.STATS,
-        version=snapshot.version,
-        table_id=snapshot.metadata.id,
-        engine=context.engine.name,
-        found=pa.concat_tables(parts).sort_by("path"),
-    )
-
-    def apply(confirmed: FixReport) -> FixReport:
-        assert isinstance(confirmed, StatsReport)
-        return _commit(log, snapshot, confirmed, context)
-
-    return FixPlan(report, apply)
+    found = pa.concat_tables(parts).sort_by("path")
+    report = StatsReport(**describe_snapshot(Fix.STATS, snapshot, context), found=found)
+    return FixPlan(report, partial(_commit, log, snapshot, context))
 
 
-def _as_row(found: Any) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in _FOUND.names}
-
-
-def _commit(
-    log: DeltaLog, snapshot: Snapshot, report: StatsReport, context: RunContext
-) -> StatsReport:
+def _commit(log: DeltaLog, snapshot: Snapshot, context: RunContext, report: FixReport) -> FixReport:
     """Add the files again, so many in a commit."""
+    assert isinstance(report, StatsReport)
     transaction = context.transaction(log, CommitBase.of(snapshot))
     draft = StatsCommit(log.uri, snapshot, context)
     versions: list[int] = []
@@ -164,7 +149,8 @@ def _commit(
     try:
         for files in _cut(_changed_files(snapshot, report.found)):
             if context.is_cancelled:
-                raise InterruptedRunError(_say_done(versions, "interrupted"), hint="Rerun.")
+                done = format_count(len(versions), "version")
+                raise InterruptedRunError(f"interrupted; {done} committed", hint="Rerun.")
             draft.take(files)
             try:
                 if draft.num_files:
@@ -181,11 +167,6 @@ def _commit(
             run_after_commit(log, snapshot, transaction.base, context, keeps_history=True)
     num_dropped = report.num_files - num_done
     return replace(report, num_dropped=num_dropped, versions=tuple(versions))
-
-
-def _say_done(versions: list[int], why: str) -> str:
-    done = format_count(len(versions), "version")
-    return f"{why}; {done if versions else 'nothing'} was committed"
 
 
 def _changed_files(snapshot: Snapshot, found: pa.Table) -> Iterator[pa.Table]:
