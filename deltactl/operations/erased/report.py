@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 from deltactl.errors import (
     DataFileError,
@@ -114,8 +115,8 @@ class Place:
 def spell_step(step: str, table: str, predicate: str) -> str:
     """Return a step as a command, or as the statement for the engine that writes the table."""
     if step == DELETE:
-        path = table.removeprefix("file://").replace("`", "``")
-        return f"DELETE FROM delta.`{path}` WHERE {predicate}"
+        path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
+        return f"DELETE FROM delta.`{path.replace('`', '``')}` WHERE {predicate}"
     return step.format(shlex.quote(table))
 
 
