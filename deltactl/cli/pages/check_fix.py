@@ -67,7 +67,7 @@ def _describe_missing(report: MissingReport) -> Iterator[Section]:
         yield Section((tone(said), f" in version {report.version}"))
     else:
         rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
-        what = format_count(chosen.num_rows, "missing file")
+        what = format_count(chosen.num_rows, "file" if is_vectors else "missing file")
         facts = [("files", f"{chosen.num_rows:,} ({format_size(sum_sizes(chosen))})")]
         if report.keeps_deleted_rows:
             facts.append(("deleted rows", f"{rows}: readers return them again"))
@@ -80,7 +80,7 @@ def _describe_missing(report: MissingReport) -> Iterator[Section]:
     if report.num_left:
         notes = ["To remove one of them, give its path as in the log with --path"]
         text = "Not removed: --path does not select them, or they may still exist elsewhere"
-        if is_vectors and report.is_empty:
+        if is_vectors and report.is_empty and not report.lost.places:
             text = "Only their deletion vectors are missing"
             notes = [
                 "To remove the files with their live rows, add --drop-files",
