@@ -26,6 +26,7 @@ from deltactl.log.writing import actions, transaction
 from deltactl.log.writing.actions import NewFile, add_line
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
+from deltactl.operations.check.fixes.stats import StatsCommit
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
@@ -369,4 +370,10 @@ BUGS: Sequence[Bug] = (
     *CATALOG_BUGS,
     *CARRY_BUGS,
     *CLONE_BUGS,
+    Bug(
+        "statistics added to a file that got a deletion vector",
+        lambda: patch.object(StatsCommit, "_drop", lambda *args: None),
+        "statistics against deletion vector",
+        "ConsistentRead",
+    ),
 )
