@@ -107,7 +107,7 @@ def test_patterns_take_one_request(cli: RunCli, unity: UnityStub, tmp_path: Path
     assert version(tmp_path / "a") == 3
     assert cli("optimize", "uc://main.nothing.*").code == 1
     assert cli("optimize", "uc://*.sales.a").code == 2
-    assert cli("describe-detail", "uc://main.sales.*").code == 2
+    assert cli("describe-history", "uc://main.sales.*").code == 2
 
 
 @pytest.mark.parametrize(
