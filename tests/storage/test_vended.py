@@ -50,19 +50,15 @@ def key(options: VendedOptions, uri: str = PLACE) -> str:
     return options.current(uri)["key"].partition("#")[2]
 
 
-def test_credentials_are_fetched_again_before_they_end(clock: Clock) -> None:
-    source = Source()
+@pytest.mark.parametrize(
+    ("source", "used_for"), [(Source(), 3299), (Source(lifetime=20), 9)], ids=["usual", "short"]
+)
+def test_credentials_are_fetched_again_before_they_end(
+    clock: Clock, source: Source, used_for: int
+) -> None:
+    """Those that last for a short time are used for half of it."""
     options = VendedOptions({"region": "eu"}, source)
-    clock.now += 3299
-    assert key(options) == "1"
-    clock.now += 2
-    assert key(options) == "2"
-
-
-def test_short_credentials_are_used_for_half_of_their_time(clock: Clock) -> None:
-    source = Source(lifetime=20)
-    options = VendedOptions({}, source)
-    clock.now += 9
+    clock.now += used_for
     assert key(options) == "1"
     clock.now += 2
     assert key(options) == "2"

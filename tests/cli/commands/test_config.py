@@ -137,21 +137,6 @@ def test_a_table_that_no_profile_matches_gets_the_rest(settings: Settings, folde
         ("[profiles.x]\ntables = ['*']\nmemry = '1'", "Did you mean 'memory'?"),
         ("memory = ", "not valid TOML"),
         ("[maintain]\nwindow = '6h'", "there is no setting 'maintain.window' any more"),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_reported_with_its_place(
-    cli: RunCli, folder: Path, text: str, message: str
-) -> None:
-    path = write(folder / "deltactl.toml", text)
-    ran = cli("optimize", "t", "--dry-run")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"error: {path}: ")
-    assert message in ran.err
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("[optimize]\ntarget-size = 128", "optimize.target-size: size '128' has no unit"),
         ("[optimize]\nskip-hot = 'soon'", "optimize.skip-hot: "),
         ("[optimize]\nmin-input-files = 0", "optimize.min-input-files: "),
@@ -160,7 +145,7 @@ def test_what_is_wrong_in_a_file_is_reported_with_its_place(
         ("[optimize]\ncommit-every = ['10min', 'x']", "optimize.commit-every: "),
     ],
 )
-def test_a_wrong_value_is_reported_with_its_place(
+def test_what_is_wrong_in_a_file_is_reported_with_its_place(
     cli: RunCli, folder: Path, text: str, message: str
 ) -> None:
     path = write(folder / "deltactl.toml", text)

@@ -372,36 +372,25 @@ def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
     assert names(target) == set()
 
 
-def test_who_loses_the_target_takes_the_note_back() -> None:
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_who_loses_the_target_takes_back_its_own_note_alone(is_clone: bool) -> None:
     builder = with_vectors()
     target = fresh_store()
 
     class Taken(ForwardingStore):
         def put_if_absent(self, name: str, data: bytes) -> None:
             if name == commit_path(0) and commit_path(0) not in names(target):
-                TableBuilder(target, [Column("other")])
+                if is_clone:
+                    clone(builder.store, target, deep=False, first_id=1000)
+                else:
+                    TableBuilder(target, [Column("other")])
             super().put_if_absent(name, data)
 
     with pytest.raises(ConflictError, match="another writer created a table"):
         clone(builder.store, Taken(target), deep=False)
-    assert read_notes(builder.store) == ()
-    assert bodies(target, 0, "commitInfo")[0]["operation"] != "CLONE"
-
-
-def test_who_loses_the_target_to_another_clone_leaves_its_note() -> None:
-    builder = with_vectors()
-    target = fresh_store()
-
-    class Taken(ForwardingStore):
-        def put_if_absent(self, name: str, data: bytes) -> None:
-            if name == commit_path(0) and commit_path(0) not in names(target):
-                clone(builder.store, target, deep=False, first_id=1000)
-            super().put_if_absent(name, data)
-
-    with pytest.raises(ConflictError, match="another writer created a table"):
-        clone(builder.store, Taken(target), deep=False)
-    (note,) = read_notes(builder.store)
-    assert note.clone_id == bodies(target, 0, "metaData")[0]["id"]
+    winner = bodies(target, 0, "metaData")[0]["id"]
+    assert [note.clone_id for note in read_notes(builder.store)] == [winner] * is_clone
+    assert (bodies(target, 0, "commitInfo")[0]["operation"] == "CLONE") is is_clone
 
 
 def test_a_clone_that_another_run_finished_meanwhile_is_not_to_be_deleted() -> None:

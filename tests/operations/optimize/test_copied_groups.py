@@ -245,53 +245,37 @@ def _write(folder: Path, rows: pa.Table, **options: Any) -> list[Path]:
     return paths
 
 
+_DELTA_TEXTS = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
+
+
 @pytest.mark.parametrize(
-    ("writer", "encodes"),
+    ("writer", "written", "encoded", "copied"),
     [
-        ("parquet-mr version 1.7.0 (build x)", True),
-        ("parquet-mr version 1.8.0", False),
-        ("parquet-mr version 1.12.3", False),
-        ("parquet-cpp-arrow version 20.0.0", False),
+        # PARQUET-246: readers look at ``created_by``, and the output has another one.
+        ("parquet-mr version 1.7.0 (build x)", _DELTA_TEXTS, 2, 2),
+        ("parquet-mr version 1.8.0", _DELTA_TEXTS, 0, 2),
+        ("parquet-mr version 1.12.3", _DELTA_TEXTS, 0, 2),
+        ("parquet-cpp-arrow version 20.0.0", _DELTA_TEXTS, 0, 2),
+        ("parquet-mr version 1.2.8", {}, 2, 0),  # PARQUET-816: sizes without a page header
+        ("parquet-mr", {}, 2, 0),
+        ("parquet-mr version 1.3.0", {}, 0, 2),
+        ("parquet-mr compatible Photon version 0.2", {}, 0, 2),
+        # ARROW-10353: marks of compressed pages
+        ("parquet-cpp version 1.5.1-SNAPSHOT", {}, 2, 0),
+        ("parquet-cpp version 2.0.0", {}, 0, 2),
+        ("", {}, 0, 2),
     ],
 )
-def test_byte_arrays_of_old_parquet_mr_are_encoded(
-    tmp_path: Path, writer: str, encodes: bool
+def test_what_defective_writers_wrote_is_encoded(
+    tmp_path: Path, writer: str, written: dict[str, Any], encoded: int, copied: int
 ) -> None:
-    """PARQUET-246: readers look at ``created_by``, and the output has another one."""
     rows = pa.table({"id": range(50), "text": [f"t{i}" for i in range(50)]})
-    paths = _write(
-        tmp_path, rows, use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}
-    )
+    paths = _write(tmp_path, rows, **written)
     _change_all(
         paths, lambda footer: footer.set(FileMetaData.CREATED_BY, Kind.BINARY, writer.encode())
     )
     make_delta_table(tmp_path, paths, rows.schema)
-    assert _copied(tmp_path) == (2, {"defective writer": 2} if encodes else {})
-    assert pq.read_table(find_output(tmp_path)) == pa.concat_tables([rows, rows])
-
-
-@pytest.mark.parametrize(
-    ("writer", "encodes"),
-    [
-        ("parquet-mr version 1.2.8", True),  # PARQUET-816: sizes without a page header
-        ("parquet-mr", True),
-        ("parquet-mr version 1.3.0", False),
-        ("parquet-mr compatible Photon version 0.2", False),
-        ("parquet-cpp version 1.5.1-SNAPSHOT", True),  # ARROW-10353: marks of compressed pages
-        ("parquet-cpp version 2.0.0", False),
-        ("", False),
-    ],
-)
-def test_all_chunks_of_defective_writers_are_encoded(
-    tmp_path: Path, writer: str, encodes: bool
-) -> None:
-    rows = pa.table({"id": range(50), "text": [f"t{i}" for i in range(50)]})
-    paths = _write(tmp_path, rows)
-    _change_all(
-        paths, lambda footer: footer.set(FileMetaData.CREATED_BY, Kind.BINARY, writer.encode())
-    )
-    make_delta_table(tmp_path, paths, rows.schema)
-    assert _copied(tmp_path) == ((0, {"defective writer": 2}) if encodes else (2, {}))
+    assert _copied(tmp_path) == (copied, {"defective writer": encoded} if encoded else {})
     assert pq.read_table(find_output(tmp_path)) == pa.concat_tables([rows, rows])
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from deltactl.errors import (
     ConflictError,
+    DeltactlError,
     NotATableError,
     StorageError,
     UnsupportedFeatureError,
@@ -204,31 +205,33 @@ def test_files_gone_meanwhile_are_not_counted() -> None:
     assert (report.files_removed, report.vanished) == (1, 2)
 
 
-def test_a_protocol_beyond_us_stops_the_run() -> None:
-    scene, gone, _ = removed_long_ago()
-    upgrade = TableBuilder.protocol_action(["notYetInvented"])
-    store = Meanwhile(scene.dated(), "put", lambda: commit_now(scene, upgrade))
-    with pytest.raises(UnsupportedFeatureError, match="notYetInvented"):
-        scene.vacuum(store)
-    assert set(gone) <= scene.names()
+def _beyond_us(scene: Scene) -> None:
+    commit_now(scene, TableBuilder.protocol_action(["notYetInvented"]))
 
 
-def test_a_retention_changed_meanwhile_stops_the_run() -> None:
-    scene, gone, _ = removed_long_ago()
+def _kept_longer(scene: Scene) -> None:
     longer = {"delta.deletedFileRetentionDuration": "interval 90 days"}
-    action = scene.builder.metadata_action(properties=longer)
-    store = Meanwhile(scene.dated(), "put", lambda: commit_now(scene, action))
-    with pytest.raises(ConflictError, match="retention"):
-        scene.vacuum(store)
-    assert set(gone) <= scene.names()
+    commit_now(scene, scene.builder.metadata_action(properties=longer))
 
 
-def test_a_table_deleted_meanwhile_stops_the_run() -> None:
+def _deleted(scene: Scene) -> None:
+    scene.store.delete_many([name for name in scene.store.contents() if name.startswith(LOG)])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (_beyond_us, UnsupportedFeatureError, "notYetInvented"),
+        (_kept_longer, ConflictError, "retention"),
+        (_deleted, NotATableError, "the table was deleted during the run"),
+    ],
+)
+def test_a_change_of_the_table_meanwhile_stops_the_run(
+    change: Callable[[Scene], None], error: type[DeltactlError], says: str
+) -> None:
     scene, gone, _ = removed_long_ago()
-    logs = [name for name in scene.store.contents() if name.startswith(LOG)]
-    store = Meanwhile(scene.dated(), "put", lambda: scene.store.delete_many(logs))
-    with pytest.raises(NotATableError):
-        scene.vacuum(store)
+    with pytest.raises(error, match=says):
+        scene.vacuum(Meanwhile(scene.dated(), "put", lambda: change(scene)))
     assert set(gone) <= scene.names()
 
 

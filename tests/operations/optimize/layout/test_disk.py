@@ -98,6 +98,20 @@ def names(root: Path) -> set[str]:
     return {path.name for path in root.rglob("*") if path.is_file()}
 
 
+def fail(template: Path, at: Path, spill: Path, *limit: str, code: int = 8) -> str:
+    """Run on a copy, which stays as it was; nothing stays of spilled rows. Return the error."""
+    root = Path(shutil.copytree(template, at / "t"))
+    spill.mkdir(exist_ok=True)
+    before = names(root)
+    process = start(root, spill, *limit)
+    _, error = process.communicate()
+    assert process.returncode == code
+    assert names(root) == before
+    assert names(spill) <= {"filler"}
+    assert total(root) == total_of(template)
+    return str(error)
+
+
 def test_rows_beyond_the_memory_are_on_disk(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,17 +140,9 @@ def test_rows_beyond_the_memory_are_on_disk(
 
 
 def test_a_run_that_is_stopped_while_it_writes(template: Path, tmp_path: Path) -> None:
-    root, spill = Path(shutil.copytree(template, tmp_path / "t")), tmp_path / "spill"
-    spill.mkdir()
-    before = names(root)
-    process = start(root, spill, "-c", _STOPPED)
-    _, error = process.communicate()
-    assert process.returncode == 130
+    error = fail(template, tmp_path, tmp_path / "spill", "-c", _STOPPED, code=130)
     assert f"interrupted; nothing was committed; 1 bin left ({FILES} files, " in error
     assert "or divide clusters with --max-bytes." in error
-    assert names(root) == before
-    assert not list(spill.iterdir())
-    assert total(root) == total_of(template)
 
 
 def test_a_kill_leaves_the_table_and_no_spilled_rows(template: Path, tmp_path: Path) -> None:
@@ -157,15 +163,9 @@ def test_a_kill_leaves_the_table_and_no_spilled_rows(template: Path, tmp_path: P
 
 
 def test_a_full_disk_leaves_the_table_and_no_outputs(template: Path, tmp_path: Path) -> None:
-    root, spill = Path(shutil.copytree(template, tmp_path / "t")), tmp_path / "spill"
-    spill.mkdir()
-    before = names(root)
-    process = start(root, spill, "-c", _LIMITED)
-    _, error = process.communicate()
-    assert process.returncode == 8
+    spill = tmp_path / "spill"
+    error = fail(template, tmp_path, spill, "-c", _LIMITED)
     assert f"cannot write the spill file in '{spill}'" in error
-    assert names(root) == before
-    assert not list(spill.iterdir())
 
 
 @pytest.fixture
@@ -184,44 +184,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_table_on_a_disk_that_becomes_full(
     template: Path, tmp_path: Path, small_disk: Path
 ) -> None:
-    root, spill = Path(shutil.copytree(template, small_disk / "t")), tmp_path / "spill"
-    spill.mkdir()
-    before = names(root)
-    process = start(root, spill)
-    _, error = process.communicate()
-    assert process.returncode == 8
+    error = fail(template, small_disk, tmp_path / "spill")
     assert "No space left on device" in error
     assert "hint: Free space on the disk, which is full; then rerun." in error
-    assert names(root) == before
-    assert not list(spill.iterdir())
-    assert total(root) == total_of(template)
 
 
 def test_a_disk_that_is_too_small_for_spilled_rows_is_refused_first(
     template: Path, tmp_path: Path, small_disk: Path
 ) -> None:
-    root = Path(shutil.copytree(template, tmp_path / "t"))
-    before = names(root)
-    process = start(root, small_disk)
-    _, error = process.communicate()
-    assert process.returncode == 8
+    error = fail(template, tmp_path, small_disk)
     assert f"of rows to '{small_disk}', which has only" in error
     assert "--spill-dir" in error
-    assert names(root) == before
-    assert not list(small_disk.iterdir())
 
 
 def test_a_disk_for_spilled_rows_that_others_fill_meanwhile(
     template: Path, tmp_path: Path, small_disk: Path
 ) -> None:
     """There is room when the run begins, and none when it spills."""
-    root = Path(shutil.copytree(template, tmp_path / "t"))
-    before = names(root)
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
-    process = start(root, small_disk, "-c", _FILLED.format(disk=str(small_disk)))
-    _, error = process.communicate()
-    assert process.returncode == 8
+    error = fail(template, tmp_path, small_disk, "-c", _FILLED.format(disk=str(small_disk)))
     assert f"of rows to '{small_disk}', which has only" in error
-    assert names(root) == before
-    assert [path.name for path in small_disk.iterdir()] == ["filler"]
-    assert total(root) == total_of(template)
+    assert names(small_disk) == {"filler"}
