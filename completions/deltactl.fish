@@ -75,6 +75,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l invento
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l version -r -d 'Show version N'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l at -r -d 'Show the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two hours ago'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l layout -d 'For each clustering column, also show which share of the files a query for one value skips, now and after clustering'
+complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l readers -d 'Also show which engines can read the table, and which table features stop the others'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l storage -d 'Show what all files in the directory of the table are for, which can be removed, now or when, and what they cost'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -l tables-from -r -F -d 'Also process the tables that this file lists, one per line. If FILE is -, deltactl reads the list from standard input'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-detail' -s j -l jobs -r -d 'Number of tables to process at the same time. These tables share cores and memory'

@@ -221,12 +221,15 @@ class Table:
         ensure_type("last", last, int | None)
         return diff_versions(self._log_for(dry_run=True), first, last)
 
-    def detail(self, version: int | None = None, *, layout: bool = False) -> DetailReport:
+    def detail(
+        self, version: int | None = None, *, layout: bool = False, readers: bool = False
+    ) -> DetailReport:
         """Describe the table; ``row`` of the report has the columns of ``DESCRIBE DETAIL``.
 
         Args:
             version: the version to describe; ``None``: the latest.
             layout: also estimate the share of files that a lookup by a clustering column skips.
+            readers: also judge which engines can read the table.
 
         Raises:
             DeltactlError: the table or version does not exist, the log is not valid, or the
@@ -237,10 +240,10 @@ class Table:
         ensure_type("version", version, int | None)
         log = self._log_for(dry_run=True, published_only=True)
         if not layout:
-            return load_detail(log, version)
+            return load_detail(log, version, readers=readers)
         from deltactl.operations.optimize.layout.expect import survey_layout
 
-        return load_detail(log, version, survey=survey_layout)
+        return load_detail(log, version, survey=survey_layout, readers=readers)
 
     def storage(
         self,

@@ -14,6 +14,7 @@ from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
+from deltactl.protocol.readers import Verdict, judge_readers
 from deltactl.protocol.schema import StructType, render_type
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class DetailReport(ShortRepr):
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
     cannot be parsed. ``sizes`` counts live files by size. ``refusals``: the reasons why deltactl
     refuses an operation on the table. ``entry``: what a catalog says, if it was opened by a name
-    there. ``layout``, if requested: the share of files that lookups
-    skip.
+    there. ``layout``, if requested: the share of files that lookups skip. ``readers``, if
+    requested: which engines can read the table.
     """
 
     version: int
@@ -40,13 +41,18 @@ class DetailReport(ShortRepr):
     sizes: FileSizes
     layout: LayoutReport | None = None
     entry: TableAddress | None = None
+    readers: tuple[Verdict, ...] | None = None
 
 
 Survey: TypeAlias = "Callable[[Snapshot], LayoutReport]"
 
 
 def load_detail(
-    log: DeltaLog, version: int | None = None, *, survey: Survey | None = None
+    log: DeltaLog,
+    version: int | None = None,
+    *,
+    survey: Survey | None = None,
+    readers: bool = False,
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
@@ -63,7 +69,8 @@ def load_detail(
     layout = None if survey is None else survey(snapshot)
     batches = snapshot.file_batches(["size_bytes"])
     sizes = count_table_sizes(batches, snapshot.properties.target_file_size)
-    return replace(_report(log, snapshot, sizes), layout=layout, entry=log.entry)
+    found = tuple(judge_readers(snapshot.protocol, snapshot.metadata)) if readers else None
+    return replace(_report(log, snapshot, sizes), layout=layout, entry=log.entry, readers=found)
 
 
 def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:

@@ -40,6 +40,11 @@ class DetailFlags:
         "skips, now and after clustering",
         is_basic=True,
     )
+    readers: bool = selection_option(
+        False,
+        "Also show which engines can read the table, and which table features stop the others",
+        is_basic=True,
+    )
     storage: bool = selection_option(
         False,
         "Show what all files in the directory of the table are for, which can be removed, now or "
@@ -81,12 +86,16 @@ def command(
         from deltactl.operations.history.run import version_at
 
         version = version_at(log, flags.at_ms).row["version"]
-    report = load_detail(log, version, survey=_load_survey() if flags.layout else None)
+    report = load_detail(
+        log, version, survey=_load_survey() if flags.layout else None, readers=flags.readers
+    )
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     if report.entry is not None:
         row["catalog"] = report.entry.to_dict()
     if report.layout is not None:
         row["layout"] = report.layout.to_dict()
+    if report.readers is not None:
+        row["readers"] = [verdict.to_dict() for verdict in report.readers]
     session.present(
         lambda: describe_detail(report, now_ms),
         headline=summarise_detail(report),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.file_sizes import FileSizes
     from deltactl.operations.skipping.report import LayoutReport
+    from deltactl.protocol.readers import Verdict
 
 _SHOWN_COLUMNS = 40
 
@@ -57,6 +58,8 @@ def describe_detail(report: DetailReport, now_ms: int) -> Iterator[Section]:
     if row["properties"]:
         yield Section(Tone.STRONG("Properties"), facts=sorted(row["properties"].items()))
     yield _describe_features(report)
+    if report.readers is not None:
+        yield _describe_readers(report.readers)
 
 
 def _describe_columns(report: DetailReport) -> Section:
@@ -89,6 +92,27 @@ def _describe_features(report: DetailReport) -> Section:
         answer = Tone.GOOD("yes") if refusal is None else Tone.BAD(f"no: {refusal}")
         facts.append((f"deltactl can {verb} it", answer))
     return Section(facts=facts)
+
+
+def _describe_readers(readers: Sequence[Verdict]) -> Section:
+    tones = {"yes": Tone.GOOD, "no": Tone.BAD}
+    rows = [
+        (
+            it.engine,
+            it.version,
+            tones.get(it.answer, Tone.CAUTION)(it.answer),
+            ", ".join(it.reasons),
+        )
+        for it in readers
+    ]
+    columns = [
+        Column("engine"),
+        Column("version", Kind.TEXT, spare=1),
+        Column("reads it"),
+        Column("because of", Kind.DETAIL),
+    ]
+    table = Table(columns, rows, most=None)
+    return Section(Tone.STRONG("Engines"), table=table, notes=["-o json has the sources"])
 
 
 def describe_sizes(sizes: FileSizes) -> Section:

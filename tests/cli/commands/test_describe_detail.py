@@ -221,3 +221,18 @@ def test_the_largest_table_is_first(cli: RunCli, tmp_path: Path) -> None:
     assert [run["table"] for run in runs] == [tables[i] for i in (1, 2, 0)]
     plain = cli("describe-detail", *tables)
     assert plain.out.splitlines()[0] == f"done       {tables[0]}  version 0, 0 files, 0 B"
+
+
+def test_readers_names_what_stops_an_engine(cli: RunCli, tmp_path: Path) -> None:
+    features = ["typeWidening", "novel\x1b[1m"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    lists = {"readerFeatures": features, "writerFeatures": features}
+    write_commit(tmp_path, 0, info("CREATE TABLE"), {"protocol": protocol | lists}, metadata())
+    ran = cli("describe-detail", str(tmp_path), "--readers")
+    assert ran.code == 0
+    engines = ran.out.split("Engines\n")[1]
+    assert "novel\\x1b[1m" in engines
+    assert max(map(len, engines.splitlines())) <= 80
+    result = json.loads(cli("describe-detail", str(tmp_path), "--readers", "-o", "json").out)
+    (flink,) = [it for it in result["result"]["readers"] if it["engine"] == "Flink"]
+    assert (flink["answer"], flink["reasons"]) == ("no", sorted(features))

@@ -1,0 +1,107 @@
+"""The claims about engines, compared with what delta-rs and DuckDB really read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.features import REGISTRY
+from deltactl.protocol.readers import ENGINES, judge_readers
+from deltactl.table import Table
+from tests.support.duckdb_delta import connect_duckdb
+
+READER_FEATURES = [name for name, row in REGISTRY.items() if row.reader]
+
+
+def answers(table: Table) -> dict[str, tuple[str, tuple[str, ...]]]:
+    verdicts = table.detail(readers=True).readers or ()
+    return {it.engine: (it.answer, it.reasons) for it in verdicts}
+
+
+def write_table(path: Path, protocol: dict[str, object], **configuration: str) -> Table:
+    """A table of one row with these facts."""
+    deltalake.write_deltalake(path, pa.table({"id": [1]}))
+    commit = path / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = protocol
+        if "metaData" in action:
+            action["metaData"]["configuration"] = configuration
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    return Table(path, warn=lambda _: None)
+
+
+def featured(*names: str) -> dict[str, object]:
+    listed = list(names)
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return {**versions, "readerFeatures": listed, "writerFeatures": listed}
+
+
+def test_delta_rs_and_duckdb_read_what_is_claimed(tmp_path: Path) -> None:
+    connection = connect_duckdb()
+    claimed, real = {}, {}
+    for name in READER_FEATURES:
+        path = tmp_path / name
+        found = answers(write_table(path, featured(name)))
+        claimed[name] = {engine: found[engine][0] for engine in ("delta-rs", "DuckDB")}
+        real[name] = {
+            "delta-rs": "yes" if reads_delta_rs(path) else "no",
+            "DuckDB": "yes" if reads_duckdb(connection, path) else "no",
+        }
+    assert claimed == real
+
+
+def reads_delta_rs(path: Path) -> bool:
+    try:
+        table = deltalake.DeltaTable(path)
+        rows = deltalake.QueryBuilder().register("t", table).execute("SELECT id FROM t").read_all()
+    except Exception:
+        return False
+    return rows.num_rows == 1
+
+
+def reads_duckdb(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    try:
+        return len(connection.sql(f"SELECT id FROM delta_scan('{path}')").fetchall()) == 1
+    except duckdb.Error:
+        return False
+
+
+def test_a_table_without_features_is_for_all_but_iceberg_clients(tmp_path: Path) -> None:
+    found = answers(write_table(tmp_path, {"minReaderVersion": 1, "minWriterVersion": 2}))
+    reason = ("no", ("the table has no Iceberg metadata",))
+    assert found == {it.name: ("yes", ()) for it in ENGINES} | {"Iceberg clients": reason}
+
+
+def test_what_stops_an_engine_is_named(tmp_path: Path) -> None:
+    names = ("columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck")
+    found = answers(
+        write_table(tmp_path, featured(*names, "novel"), **{"delta.columnMapping.mode": "id"})
+    )
+    assert found["Fabric"] == ("no", ("timestampNtz", "columnMapping by id"))
+    assert found["Flink"] == ("no", tuple(sorted((*names, "novel"))))
+    assert found["Trino"] == ("no", ("novel",))
+    assert found["Athena"] == ("unknown", ("deletionVectors", "novel", "vacuumProtocolCheck"))
+    assert found["delta-rs"] == ("no", ("novel", "vacuumProtocolCheck"))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_column_mapping_of_an_old_reader_version_counts(version: int) -> None:
+    features = frozenset({"columnMapping"}) if version == 3 else None
+    metadata = Metadata("id", "{}", (), {"delta.universalFormat.enabledFormats": "iceberg"})
+    protocol = Protocol(version, 7, features, frozenset({"columnMapping"}))
+    found = {it.engine: it.answer for it in judge_readers(protocol, metadata)}
+    assert (found["Flink"], found["BigQuery"], found["Iceberg clients"]) == ("no", "yes", "yes")
+
+
+def test_each_fact_is_about_a_known_feature_and_has_a_source() -> None:
+    for engine in ENGINES:
+        assert engine.reads | engine.refuses <= {*READER_FEATURES}, engine.name
+        assert engine.source
