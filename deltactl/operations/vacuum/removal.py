@@ -132,7 +132,6 @@ class VacuumRun:
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             cutoff_ms = self._correct_cutoff(put_at)
-            self._date_quarantine()
         except DeltactlError:
             self._end(completed=False)
             raise
@@ -238,6 +237,7 @@ class VacuumRun:
             self._read_new_commits()
             if self._context.is_cancelled:
                 return
+            self._date_quarantine()  # another run may purge what this one still moves
             batches = _batches([n for n in names if n not in self._totals.came_back])
             self._totals.tried.update(*batches)
             tasks = [Task(number, batch) for number, batch in enumerate(batches)]

@@ -22,13 +22,14 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.vacuum import removal as vacuum_run
+from deltactl.operations.vacuum.journal import list_runs
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
-from tests.support.vacuum_scenes import NOW, Scene
+from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 
 class Meanwhile(ForwardingStore):
@@ -135,6 +136,25 @@ def test_each_batch_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.files_removed == 5
     assert report.came_back == (gone[5],)
     assert gone[5] in scene.names()
+
+
+def test_each_batch_stays_in_quarantine_for_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
+    monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)
+    scene, gone, _ = removed_long_ago(3)
+    left: list[int] = []
+
+    class Slow(ForwardingStore):
+        def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+            [record] = list_runs(scene.store)
+            assert record.quarantined_until_ms is not None
+            left.append(record.quarantined_until_ms - scene.clock.now_ms())
+            scene.clock.advance(5 * DAY)
+            return super().move_many(pairs)
+
+    report = scene.vacuum(Slow(scene.dated()), quarantine=True)
+    assert report.files_removed == len(gone)
+    assert left == [7 * DAY] * 3
 
 
 def test_what_comes_back_too_late_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
