@@ -53,7 +53,7 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
     counted = FaultyStore(store)
     alter(counted, changes)
     states = set[Any]()
-    for at in fault_points(counted.calls, when):
+    for at in fault_points(counted.calls, when, kind):
         store.restore(before)
         try:
             alter(FaultyStore(store, Fault(at, kind, when)), changes)
