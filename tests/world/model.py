@@ -99,6 +99,7 @@ class Model:
         self.landed: dict[str, Landed] = {}
         self.quarantined: dict[str, int] = {}
         self.produced: set[str] = set()
+        self.rewritten: dict[int, int] = {}
         self.slack_ms = 0
         self.is_over = False
         self._announced: dict[tuple[str, int], Iterable[Row]] = {}
@@ -307,9 +308,26 @@ class Model:
 
     def change_rows(self, path: str, changed: dict[int, int]) -> None:
         """The rows of a file change, outside of the log."""
+        self.rewritten |= changed
         for place in self.tables:
             for name in self._names_of(place, path):
                 self._change_rows(place, name, changed)
+
+    def follow_rewrites(self, place: str) -> None:
+        """A full sync replaced copies whose originals were written again, in all versions."""
+        reader, table = self._world.reader, self.tables[place]
+        for version, state in reader.states(place).items():
+            facts, gone = table.versions.get(version), self.missing(place, state) | table.lost
+            if facts is not None:
+                found = {*reader.rows(place, state, frozenset(gone))}
+                rows = tuple(sorted((self._as_copied(row, found) for row in facts.rows), key=repr))
+                table.versions[version] = replace(facts, rows=rows)
+
+    def _as_copied(self, row: Row, found: set[Row]) -> Row:
+        number, value = row
+        while (number, value) not in found and number in self.rewritten:
+            number = self.rewritten[number]
+        return number, value
 
     def _names_of(self, place: str, path: str) -> set[str]:
         """The file as a table names it: in other case, where case is folded."""
