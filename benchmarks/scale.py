@@ -59,6 +59,13 @@ SCALED: Final = (
         what="full vacuum dry run of 0.19 of the files, named by JSON commits, and a 20th more",
     ),
     replace(
+        _NAMED["vacuum"],
+        name="storage",
+        ours=lambda table: sides.deltactl("describe-detail", table, "--storage", "-o", "json"),
+        our_answer=lambda output: json.loads(output)["result"]["files"],
+        what="describe-detail --storage of a fifth of the files, and a tenth more",
+    ),
+    replace(
         _NAMED["load-json"],
         name="replay",
         ours=_detail,
