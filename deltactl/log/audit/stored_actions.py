@@ -36,7 +36,7 @@ from deltactl.storage.store import FileInfo, Store
 
 LogPlace: TypeAlias = Literal["commits", "checkpoints", "checksums", "other files of the log"]
 
-_COLUMNS: Final = ("path", "partition_values", "stats")
+_COLUMNS: Final = ("path", "partition_values", "stats", "tags")
 STORED_FILES: Final = pa.schema(
     [*(ADD_SCHEMA.field(name) for name in _COLUMNS), ("removed_ms", pa.int64()), ("of", pa.int64())]
 )

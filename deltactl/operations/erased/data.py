@@ -40,6 +40,7 @@ from deltactl.operations.predicate.terms import Column
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR, list_runs
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
+from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import change_data_mask, vector_mask
 from deltactl.storage.names import OWN_DIR
 
@@ -108,9 +109,10 @@ class DataSearch:
         for batch in self.snapshot.kept_batches(("path",)):
             names = batch["path"]
             with suppress(SafetyError):
-                names = locate(self.snapshot.store, names).drop_null()
+                names = pc.coalesce(locate(self.snapshot.store, names), names)
             live += names.chunks
-        names = self.names.filter(pc.invert(pc.is_in(self.names, pa.concat_arrays(live))))
+        every = pa.concat_arrays([self.names, self._elsewhere()])
+        names = every.filter(pc.invert(pc.is_in(every, pa.concat_arrays(live))))
         is_stored = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         of_table = pc.if_else(
             is_stored, pc.replace_substring_regex(names, rf"^{QUARANTINE_DIR}/[^/]*/", ""), names
@@ -137,6 +139,12 @@ class DataSearch:
         ]
         rest = names.filter(pc.invert(pc.or_(is_data, is_vector)))
         return self._with_sizes(pa.table(columns, schema=FILES).filter(is_data)), rest
+
+    def _elsewhere(self) -> pa.Array:
+        """Return the files outside the table that an action names, as in a shallow clone."""
+        names = self.named.files["name"].combine_chunks()
+        texts = names.filter(pc.match_substring_regex(names, "^(?:/|[^/]*:)")).to_pylist()
+        return pa.array(filter(is_absolute, texts), pa.string())
 
     def _with_sizes(self, files: pa.Table) -> pa.Table:
         sizes: list[int | None] = []

@@ -29,14 +29,16 @@ def manifest_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
         Exception: it cannot be read; pyiceberg raises errors of several libraries.
     """
     encoded = {form for value in texts.values for form in _encode(value)}
+    plain = {_as_in_partition(value) for value in texts.values}
+    spelled = frozenset(texts.words + texts.numbers)
     strings: list[str] = []
     with AvroFile[Any](StoreFile(name, data)) as records:
         for record in records:
             for path, value in _leaves(record, records.schema.as_struct(), ()):
-                if isinstance(value, bytes):
+                if isinstance(value, bytes) and "partition" not in path:
                     if _is_sought(path, texts) and _is_bound(value, encoded):
                         return True
-                elif "partition" in path and str(value) in texts.words + texts.numbers:
+                elif "partition" in path and (value in plain or str(value) in spelled):
                     return True
                 elif isinstance(value, str):
                     strings.append(value)
@@ -74,6 +76,12 @@ def _is_bound(value: bytes, encoded: Collection[bytes]) -> bool:
     # The last character of a truncated upper bound is greater than that of the value.
     ends = (end for end in (value, value[:-1]) if len(end) >= TRUNCATED - 1)
     return any(it.startswith(end) for end in ends for it in encoded)
+
+
+def _as_in_partition(value: pa.Scalar) -> Any:
+    """Return a value as the reader of Avro returns it: a time is a number."""
+    is_time = pa.types.is_temporal(value.type)
+    return value.cast(f"int{value.type.bit_width}").as_py() if is_time else value.as_py()
 
 
 def _encode(value: pa.Scalar) -> Iterator[bytes]:

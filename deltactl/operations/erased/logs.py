@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError, UsageError
 from deltactl.log.audit.stored_actions import StoredActions, read_stored_actions
@@ -23,6 +24,7 @@ from deltactl.operations.erased.sought import (
     any_mask,
     bounds_mask,
     partition_mask,
+    tags_mask,
 )
 from deltactl.operations.erased.texts import find_parts
 from deltactl.protocol.arrow_schemas import STRING_MAP
@@ -33,6 +35,7 @@ _NAMED: Final = pa.schema([("name", pa.string()), ("partition_values", STRING_MA
 _REMOVED: Final = pa.schema([("name", pa.string()), ("removed_ms", pa.int64())])
 
 BOUNDS, PARTITIONS, NAMES = "minima and maxima", "partition values", "paths"
+TAGS: Final = "tags"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def search_log(
             found.add(place, files=is_new, entries=count, until_ms=until, part=what)
         names = part.actions["path"]
         with suppress(SafetyError):  # on another kind of storage: it is in no listing
-            names = locate(snapshot.store, names)
+            names = pc.coalesce(locate(snapshot.store, names), names)
         both = pa.table([names, part.actions["partition_values"]], schema=_NAMED)
         both = both.filter(names.is_valid())
         named.append(both.filter(seen.take(both["name"])))
@@ -107,6 +110,7 @@ def find_in_part(
                 found.add_unread(part.files[index].name, place, error)
         if texts is not None:
             masks[NAMES] = texts.mask_paths(batch["path"])
+            masks[TAGS] = tags_mask(texts, batch["tags"])
         for what, mask in masks.items():
             for row in of.filter(mask).value_counts().to_pylist():
                 yield row["values"], what, row["counts"]

@@ -36,8 +36,8 @@ from deltactl.operations.erased.report import (
     PATHS,
     ErasedReport,
 )
-from deltactl.operations.erased.sought import SoughtTexts, find_texts, resolve
-from deltactl.operations.erased.tasks import SearchSpec
+from deltactl.operations.erased.sought import SoughtTexts, Variant, find_texts, resolve
+from deltactl.operations.erased.tasks import FILES, SearchSpec, search_file
 from deltactl.operations.erased.texts import file_has_value
 from deltactl.operations.erased.versions import VersionSearch
 from deltactl.operations.run_context import RunContext
@@ -50,6 +50,7 @@ from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import Store
 
 _NAMES_AT_ONCE: Final = 1 << 16
+_PARQUET: Final = b"PAR1"
 
 
 def search_erased(
@@ -114,7 +115,7 @@ def _search_table(
     rest = DataSearch(snapshot, names, named, variants, found).run(spec, context)
     if texts is not None:
         _search_names(names, directories, texts, found)
-        _search_texts(store, rest, texts, found)
+        _search_texts(store, rest, variants, texts, found)
     VersionSearch(snapshot, variants, texts, found).run(reads=versions)
     return snapshot.version
 
@@ -157,7 +158,9 @@ def _search_names(
         found.add(PATHS, files=files, entries=files or entries, part=NAMES)
 
 
-def _search_texts(store: Store, names: pa.Array, texts: SoughtTexts, found: Found) -> None:
+def _search_texts(
+    store: Store, names: pa.Array, variants: Sequence[Variant], texts: SoughtTexts, found: Found
+) -> None:
     """Search the files that are neither data nor of the log; some are in memory at a time."""
     skipped = pc.or_(checksum_mask(names), log_mask(names))
     chosen = names.filter(pc.invert(skipped)).to_pylist()
@@ -169,8 +172,16 @@ def _search_texts(store: Store, names: pa.Array, texts: SoughtTexts, found: Foun
         try:
             if isinstance(content, Exception):
                 raise content
-            if file_has_value(name, content, texts):
-                found.add(_place_of(name), files=1, entries=1)
+            place = _place_of(name)
+            if place == OTHER and content[:4] == _PARQUET:
+                row = dict.fromkeys(FILES.names) | {"name": name, "place": place}
+                row["size_bytes"] = len(content)
+                searched = search_file(store, variants, row, pa.BufferReader(content))
+                found.take(searched)
+                for hit in searched.hits:
+                    found.add(place, files=1, rows=hit.rows)
+            elif file_has_value(name, content, texts):
+                found.add(place, files=1, entries=1)
         except Exception as error:  # libraries raise errors of many kinds
             found.add_unread(name, _place_of(name), error)
 

@@ -14,12 +14,13 @@ from decimal import Decimal
 from functools import reduce
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import PredicateError
+from deltactl.errors import CorruptLogError, PredicateError
 from deltactl.operations.predicate.bounds import columns_of, held_by
-from deltactl.operations.predicate.literals import Constant
+from deltactl.operations.predicate.literals import Constant, find_nearest
 from deltactl.operations.predicate.parse import parse_term
 from deltactl.operations.predicate.sql import spell_name
 from deltactl.operations.predicate.terms import (
@@ -33,7 +34,7 @@ from deltactl.operations.predicate.terms import (
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.paths import hive_escape
+from deltactl.protocol.paths import hive_unescape
 from deltactl.protocol.schema import PHYSICAL_NAME_KEY, Field, StructType
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
@@ -44,6 +45,7 @@ TRUNCATED: Final = 16
 
 _EDGE: Final = "[^0-9A-Za-z_]"
 _SPELLINGS_AT_ONCE: Final = 200
+_STATS: Final = r"^\s*[^\s]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
         PredicateError: it cannot be parsed, or no schema has its columns.
     """
     schemas = list(schemas)
-    known = dict.fromkeys(name for it in schemas for name in _fields_of(it.schema))
+    known = dict.fromkeys(name for it in schemas for name, _ in _fields_of(it.schema))
 
     def explain(name: str) -> PredicateError:
         return PredicateError(
@@ -93,8 +95,7 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
 
     found: dict[object, Variant] = {}
     errors: list[PredicateError] = []
-    for metadata in schemas:
-        fields = _fields_of(metadata.schema)
+    for metadata, fields in _each_fields(schemas):
         flat = (
             Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
             for name, path in fields.items()
@@ -106,7 +107,8 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
             continue
         used = {name: fields[name] for name in columns}
         variant = Variant(metadata, term, columns, used)
-        found.setdefault((variant.place, tuple(str(c.type) for c in columns.values())), variant)
+        types = tuple(str(c.type) for c in columns.values())
+        found.setdefault((variant.place, types, variant.partition_names), variant)
     if not found:
         raise next((it for it in errors if "no schema" not in it.message), errors[0])
     if not all(it.columns for it in found.values()):
@@ -116,15 +118,26 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
     return tuple(sorted(found.values(), key=lambda it: str(it.place)))
 
 
-def _fields_of(struct: StructType, above: tuple[Field, ...] = ()) -> dict[str, tuple[Field, ...]]:
-    """Return the columns, and the fields of structs as ``struct.field``."""
-    found: dict[str, tuple[Field, ...]] = {}
+def _each_fields(
+    schemas: Iterable[Metadata],
+) -> Iterator[tuple[Metadata, dict[str, tuple[Field, ...]]]]:
+    """Yield each schema, and its fields by name; twice if a name with a dot can mean two."""
+    for metadata in schemas:
+        pairs = list(_fields_of(metadata.schema))
+        yield metadata, dict(pairs)
+        if len(dict(pairs)) < len(pairs):
+            yield metadata, dict(reversed(pairs))
+
+
+def _fields_of(
+    struct: StructType, above: tuple[Field, ...] = ()
+) -> Iterator[tuple[str, tuple[Field, ...]]]:
+    """Yield the columns, and the fields of structs as ``struct.field``."""
     for field in struct.fields:
         path = (*above, field)
-        found[".".join(it.name for it in path)] = path
+        yield ".".join(it.name for it in path), path
         if isinstance(field.type, StructType):
-            found |= _fields_of(field.type, path)
-    return found
+            yield from _fields_of(field.type, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +163,14 @@ class SoughtTexts:
     def mask_paths(self, names: pa.Array) -> pa.Array:
         """Return which paths have a value in the name of a directory."""
         directories = pc.replace_substring_regex(names, r"[^/]*$", "")
-        words = [_bounded(text) for it in self.words for text in {it, hive_escape(it)}]
-        numbers = [f"={re.escape(hive_escape(it))}/" for it in self.numbers]
-        return _search(directories, [*words, *numbers])
+        words = [_bounded(it) for it in self.words]
+        numbers = [f"={re.escape(it)}/" for it in self.numbers]
+        found = _search(directories, [*words, *numbers])
+        escaped = pc.fill_null(pc.match_substring(directories, "%"), False)
+        texts = [hive_unescape(it) for it in directories.filter(escaped).to_pylist()]
+        plain = _search(pa.array(texts, pa.string()), [*words, *numbers])
+        either = pc.or_(found.filter(escaped), plain)
+        return pc.replace_with_mask(found, escaped, either)
 
     def names_column(self, text: str) -> bool:
         """Return whether a text has the name of a column."""
@@ -194,8 +212,8 @@ def find_texts(variants: Sequence[Variant]) -> SoughtTexts | None:
         for column, constant in sought:
             into = words if _is_text(column.type) else numbers
             into.update(dict.fromkeys(_spell(constant, column.type)))
-            with suppress(ValueError):  # no value of the type is equal
-                values.append(pa.array([constant.as_value_of(column.type)], column.type)[0])
+            value = _value_of(constant, column.type)
+            values += [] if value is None else [value]
     if not words and not numbers:
         return None
     paths = [path for it in variants for path in it.fields.values()]
@@ -233,6 +251,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
+def _value_of(constant: Constant, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a constant as a value of a type; ``None`` if no value of the type is equal."""
+    with suppress(ValueError):
+        value, side = find_nearest(constant, kind)
+        return pa.array([value], kind)[0] if side == "at" else None
+    return None
+
+
 def _spell(constant: Constant, kind: pa.DataType) -> Iterator[str]:
     """Yield the forms in which programs write a value; none of a truth value."""
     text = constant.text or ""
@@ -243,9 +269,8 @@ def _spell(constant: Constant, kind: pa.DataType) -> Iterator[str]:
     if pa.types.is_boolean(kind):
         return
     yield text.strip()
-    try:
-        value = pa.array([constant.as_value_of(kind)], kind)[0]
-    except ValueError:
+    value = _value_of(constant, kind)
+    if value is None:
         return
     if pa.types.is_timestamp(kind):
         local = value.cast(pa.timestamp("us")) if kind.tz is None else value
@@ -263,13 +288,19 @@ def _spell(constant: Constant, kind: pa.DataType) -> Iterator[str]:
 def bounds_mask(
     variant: Variant, texts: SoughtTexts | None, stats: pa.Array, partition_values: pa.Array
 ) -> pa.Array:
-    """Return for which files a minimum or maximum of a data column has a value by itself."""
+    """Return for which files a minimum or maximum of a data column has a value by itself.
+
+    Raises:
+        CorruptLogError: the statistics or partition values of a file cannot be parsed.
+    """
     partition = variant.partition_names
     data = {name: path for name, path in variant.paths.items() if name not in partition}
     found = pa.repeat(pa.scalar(False), len(stats))
     if not data or stats.null_count == len(stats):
         return found
     parsed = parse_stats(stats, bounds_type_of(variant))
+    if pc.any(pc.and_(parsed.is_null(), pc.match_substring_regex(stats, _STATS))).as_py():
+        raise CorruptLogError("statistics are no object in JSON")
     constants = partition_columns(variant, partition_values, partition)
     prefixes = pa.array([], pa.string()) if texts is None else texts.prefixes()
     for name, path in data.items():
@@ -322,13 +353,28 @@ def partition_columns(
 
 
 def partition_mask(variant: Variant, partition_values: pa.Array) -> pa.Array:
-    """Return for which files the partition values alone match; none if data columns are asked."""
+    """Return for which files the partition values alone match, whatever the other columns have."""
     names = variant.partition_names
-    if names != set(variant.columns):
-        return pa.repeat(pa.scalar(False), len(partition_values))
     columns = partition_columns(variant, partition_values, names)
     rows = ColumnRows(columns, len(partition_values))
-    return pc.fill_null(variant.term.evaluate(rows), False)
+    masks = (pc.fill_null(it.evaluate(rows), False) for it in _terms_of(variant.term, names))
+    return reduce(pc.or_, masks, pa.repeat(pa.scalar(False), len(partition_values)))
+
+
+def _terms_of(term: Term, names: frozenset[str]) -> Iterator[Term]:
+    """Yield the terms of which one is enough, if they use no other columns than ``names``."""
+    if isinstance(term, Junction) and term.word == "OR":
+        for part in term.terms:
+            yield from _terms_of(part, names)
+    elif names.issuperset(it.name for it in columns_of(term)) and any(columns_of(term)):
+        yield term
+
+
+def tags_mask(texts: SoughtTexts, tags: pa.MapArray) -> pa.Array:
+    """Return for which files the value of a tag has a value."""
+    found = texts.mask(tags.items, numbers=False).to_numpy(zero_copy_only=False)
+    before, ends = np.concatenate(([0], np.cumsum(found))), tags.offsets.to_numpy()
+    return pa.array(before[ends[1:]] > before[ends[:-1]])
 
 
 def any_mask(masks: Iterable[pa.Array]) -> pa.Array:
@@ -336,7 +382,7 @@ def any_mask(masks: Iterable[pa.Array]) -> pa.Array:
     return reduce(pc.or_, masks)
 
 
-def has_any(lines: pa.Array, texts: SoughtTexts) -> bool:
+def has_any(lines: pa.Array, texts: SoughtTexts, *, numbers: bool = False) -> bool:
     """Return whether a text, or a path, has a value."""
-    found = pc.or_(texts.mask(lines, numbers=False), texts.mask_paths(lines))
+    found = pc.or_(texts.mask(lines, numbers=numbers), texts.mask_paths(lines))
     return bool(pc.any(found).as_py())

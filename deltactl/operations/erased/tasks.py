@@ -215,7 +215,10 @@ class _FileSearch:
     ) -> tuple[int, int]:
         values, keys = self._file.partition_values, {}
         for name, column in variant.columns.items():
-            if key := next((k for k in (column.physical_name, name) if k in values), None):
+            own = {column.physical_name, name} & set(parquet.schema_arrow.names)
+            key = next((k for k in (column.physical_name, name) if k in values), None)
+            # A directory of a file that no action names may be named by anything.
+            if key and (self._is_named or not own):
                 keys[name] = key
         texts = pa.array([list(values.items())], STRING_MAP)
         named = {

@@ -11,13 +11,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.operations.erased.sought import SoughtTexts, has_any
+from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.storage.names import OWN_DIR
 
-# Names, ids and counts, which no column has as values.
-_NO_VALUES: Final = frozenset({
-    "engineInfo", "id", "isolationLevel", "name", "operation", "operationMetrics",
-    "partitionColumns", "protocol", "provider", "readerFeatures", "sidecar", "txnId", "type",
-    "checkpointMetadata", "delta.columnMapping.physicalName", "writerFeatures",
-})  # fmt: skip
+# Names, ids and counts, which no column has as values; by the action that has them.
+_NO_VALUES: Final = {
+    "commitInfo": frozenset({
+        "engineInfo", "inCommitTimestamp", "isolationLevel", "operation", "operationMetrics",
+        "readVersion", "timestamp", "txnId",
+    }),
+    "metaData": frozenset({"format", "id", "partitionColumns"}),
+    "metadata": frozenset({"format", "id", "partitionColumns"}),
+}  # fmt: skip
+_NO_ACTIONS: Final = frozenset({"checkpointMetadata", "protocol", "sidecar"})
+_SCHEMAS: Final = frozenset({"schemaString", "checkpointSchema", "schema", "schemas"})
+_SPECS: Final = frozenset({"partition-spec", "partition-specs"})
+_NO_TEXTS_OF_FIELDS: Final = frozenset({"name", "type", "delta.columnMapping.physicalName"})
+_RECORD: Final = "record"
+_FREE: Final = ""
 _IDENTITY: Final = ("delta.identity.highWaterMark", "delta.identity.start")
 _FIELD_VALUES: Final = (
     "CURRENT_DEFAULT",
@@ -45,11 +56,13 @@ def find_parts(nodes: Sequence[tuple[int, Any]], texts: SoughtTexts) -> Iterator
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    if keys and keys[-1] in _NO_VALUES:
+    if keys and _has_no_value(keys, value):
         return
     match value:
         case dict():
             for key, member in value.items():
+                if keys[:1] == (_FREE,) or keys[-1:] == ("configuration",):
+                    yield keys, _encodable(str(key))
                 yield from _walk(member, (*keys, str(key)))
         case list():
             for member in value:
@@ -57,9 +70,34 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
         case str() if keys[-1:] == ("schemaString",) and value.startswith("{"):
             yield from _walk(json.loads(value), keys)
         case str():
-            yield keys, value.encode("utf-8", "backslashreplace").decode()
-        case int() if keys[-1:] and keys[-1] in _IDENTITY:
+            yield keys, _encodable(_with_inner(value))
+        case int() | float() if not isinstance(value, bool):
             yield keys, str(value)
+
+
+def _has_no_value(keys: tuple[str, ...], value: Any) -> bool:
+    if keys[0] == _FREE:
+        return False
+    if keys[0] in _NO_ACTIONS:
+        return True
+    if not (_SCHEMAS | _SPECS).isdisjoint(keys):
+        return isinstance(value, str) and keys[-1] in _NO_TEXTS_OF_FIELDS
+    return len(keys) == 2 and keys[1] in _NO_VALUES.get(keys[0], ())
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _with_inner(text: str) -> str:
+    """Return a text, and the texts in it if it is JSON: they are not escaped."""
+    if not text.startswith(("{", "[", '"')):
+        return text
+    try:
+        inner = [part for _, part in _walk(json.loads(text), (_FREE,))]
+    except (ValueError, RecursionError):
+        return text
+    return "\n".join((text, *inner))
 
 
 def _means_value(keys: tuple[str, ...], text: str, texts: SoughtTexts) -> bool:
@@ -68,8 +106,11 @@ def _means_value(keys: tuple[str, ...], text: str, texts: SoughtTexts) -> bool:
         return keys[-1] in _FIELD_VALUES
     if "configuration" in keys and keys[0] != "domainMetadata":
         return keys[-1].startswith("delta.constraints.") or not keys[-1].startswith("delta.")
-    is_free = keys[-1:] and keys[-1] in ("userMetadata", "description")
-    return bool(is_free) or "redicate" in "".join(keys[-1:]) or texts.names_column(text)
+    last = "".join(keys[-1:])
+    if last in ("userMetadata", "description") or "redicate" in last:
+        return True
+    is_open = keys[:1] in (("commitInfo",), (_FREE,))
+    return texts.names_column(text) or (is_open and last in texts.names)
 
 
 def _name_part(keys: tuple[str, ...]) -> str:
@@ -100,6 +141,16 @@ def file_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
         columns = (c for c in table.columns if pa.types.is_string(c.type))
         return any(has_any(chunk, texts) for column in columns for chunk in column.chunks)
     if name.endswith(".json"):
-        strings = [text for _, text in _walk({"": json.loads(data)}, ())]
-        return has_any(pa.array(strings, pa.string()), texts)
-    return has_any(pa.array(data.decode().splitlines(), pa.string()), texts)
+        is_iceberg = name.startswith("metadata/")
+        is_free = not (is_iceberg or name.startswith(f"{OWN_DIR}/"))
+        node = {_FREE if is_free else _RECORD: json.loads(data)}
+        if not is_iceberg and any(find_parts([(0, node)], texts)):
+            return True
+        lines = [text for _, text in _walk(node, ())]
+        return has_any(pa.array(lines, pa.string()), texts)
+    if b"\0" in data:
+        raise UnicodeError("no text in UTF-8")
+    text = data.decode()
+    lines = [_encodable(_with_inner(line)) for line in text.splitlines()]
+    numbers = not name.startswith(f"{MANIFEST_DIR}/") and texts.names_column(text)
+    return has_any(pa.array(lines, pa.string()), texts, numbers=numbers)

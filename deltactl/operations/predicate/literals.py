@@ -108,13 +108,18 @@ def fit_constant(constant: Constant, type: pa.DataType) -> tuple[pa.Scalar, Side
     Raises:
         ValueError: it cannot be compared with the type as Spark does.
     """
-    value, side = _find_nearest(constant, type)
+    value, side = find_nearest(constant, type)
     # Spark compares a FLOAT with numbers as a DOUBLE.
     kind = pa.float64() if pt.is_floating(type) else type
     return comparable(pa.array([value], kind))[0], side
 
 
-def _find_nearest(constant: Constant, type: pa.DataType) -> tuple[object, Side]:
+def find_nearest(constant: Constant, type: pa.DataType) -> tuple[object, Side]:
+    """Return the nearest value of a type, for an Arrow scalar, and where the literal is.
+
+    Raises:
+        ValueError: it cannot be compared with the type as Spark does.
+    """
     text, kind = constant.text, constant.kind
     if text is not None and kind == "number" and (pt.is_integer(type) or pt.is_decimal(type)):
         return _round_down(text, type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -33,6 +34,22 @@ def test_recorded_clones_are_searched(tmp_path: Path) -> None:
     (tmp_path / "log").rename(tmp_path / "a clone" / "_delta_log" / f"{0:020d}.json")
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert after == {path: it for path, it in before.items() if path in after}
+
+
+def test_a_file_elsewhere_that_a_clone_had_is_searched(tmp_path: Path) -> None:
+    source, clone = str(tmp_path / "t"), tmp_path / "clone"
+    write_deltalake(source, pa.table({"id": [1, 42, 99]}))
+    with pytest.warns(TableWarning, match="a shallow clone needs the files of its source"):
+        Table(source).clone(str(clone), deep=False)
+    (add,) = (
+        json.loads(line)["add"]
+        for line in (clone / "_delta_log" / f"{0:020d}.json").read_text("utf-8").splitlines()
+        if line.startswith('{"add"')
+    )
+    remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
+    (clone / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"remove": remove}), "utf-8")
+    report = Table(str(clone)).check_erased("id = 42")
+    assert [(it.name, it.rows) for it in report.places] == [("files of older versions", 1)]
 
 
 def test_a_cancelled_search_has_no_result(tmp_path: Path) -> None:

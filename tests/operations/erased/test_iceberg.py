@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.operations.erased.test_places import BY_ID, BY_NAME, ID, NAME, base, search
+from tests.support.checkpoints import new_table
+from tests.support.table_builder import Column
 
 catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed")
 
@@ -36,3 +39,22 @@ def test_manifests_are_searched(tmp_path: Path) -> None:
     builder.store.put("metadata/cut.avro", b"Obj\1")
     report = search(builder.store, "id = 4243")
     assert [it.name for it in report.unread] == ["metadata/cut.avro"]
+
+
+def test_a_day_among_the_partitions_of_a_manifest(tmp_path: Path) -> None:
+    catalog = catalogs.SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    days = [date(2024, 1, day) for day in (1, 2, 3)]
+    rows = pa.table({"d": days})
+    no_bounds = {"write.metadata.metrics.default": "none"}
+    address = f"file://{tmp_path}/t"
+    table = catalog.create_table("n.t", rows.schema, location=address, properties=no_bounds)
+    with table.update_spec() as update:
+        update.add_identity("d")
+    table.append(rows)
+    builder = new_table(Column("id"), Column("d", "date"))
+    (manifest,) = (tmp_path / "t" / "metadata").glob("*-m0.avro")
+    builder.store.put("metadata/m0.avro", manifest.read_bytes())
+    (place,) = search(builder.store, "d = '2024-01-02'").places
+    assert place.name == "Iceberg metadata"
+    assert search(builder.store, "d = '2024-01-04'").is_erased

@@ -17,10 +17,19 @@ from deltactl.operations.erased.run import search_erased
 from deltactl.storage.store import Store
 from tests.support.checkpoints import PicklingEngine, new_table
 from tests.support.run import run_on
-from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, encode_lines
+from tests.support.table_builder import (
+    LOG,
+    Column,
+    TableBuilder,
+    commit_path,
+    encode_lines,
+    struct_of,
+)
 
 NAME, ID, PART = "zebra.jane@example.com", 4242, "zebra=x y"
 BY_NAME, BY_ID, BY_PART = f"name = '{NAME}'", f"id = {ID}", f"p = '{PART}'"
+NON_ASCII = "Zo\u00eb"
+BY_NON_ASCII = f"name = '{NON_ASCII}'"
 NOTHING = "id = 4243 OR name = 'zebra.jan' OR p = 'ebra'"
 RUN = "20240131T120000Z-0a1b2c3d"
 
@@ -90,6 +99,18 @@ def change(builder: TableBuilder) -> None:
 def remove_partition(builder: TableBuilder) -> None:
     body = {"path": "gone", "partitionValues": {"p": PART}, "deletionTimestamp": 1}
     builder.commit({"remove": {**body, "dataChange": True}})
+
+
+def tag(builder: TableBuilder) -> None:
+    body = {"path": "gone", "partitionValues": {"p": "q"}, "size": 1, "modificationTime": 1}
+    remove = {"path": "gone", "deletionTimestamp": 1, "dataChange": True}
+    builder.commit({"add": {**body, "dataChange": True, "tags": {"b": "c", "a": NAME}}})
+    builder.commit({"remove": remove})
+
+
+def comment(builder: TableBuilder) -> None:
+    who = struct_of(Column("age", "integer", metadata={"comment": f"as in {NAME}"}))
+    builder.change_metadata(columns=[*builder.columns, Column("who", who)])
 
 
 def only_checkpoint(plant: Callable[[TableBuilder], object], kind: str) -> Any:
@@ -214,6 +235,37 @@ PLANTED = {
         BY_NAME,
         "Iceberg metadata",
     ),
+    "JSON in a note": Planted(
+        note(userMetadata=json.dumps({"to": f"ask\n{NON_ASCII}"})), BY_NON_ASCII, "commits"
+    ),
+    "a member that a writer added": Planted(note(id=ID), BY_ID, "commits", "commitInfo"),
+    "a member with the name of a field": Planted(note(name=NAME), BY_NAME, "commits"),
+    "a number with a fraction": Planted(
+        note(operationParameters={"predicate": f"id = {ID}"}), f"id = {ID}.0", "commits"
+    ),
+    "tag": Planted(tag, BY_NAME, "commits", "tags"),
+    "partition value, by OR": Planted(
+        remove_partition, f"id = 4243 OR {BY_PART}", "commits", "partition values"
+    ),
+    "comment of a field of a struct": Planted(comment, BY_NAME, "commits", "schemaString"),
+    "stray directory of another column": Planted(
+        put("name=backup/stray.parquet", data()), BY_NAME, "unreferenced files"
+    ),
+    "escaped directory": Planted(
+        put("p=Zo%C3%AB/.f.crc", b""), "p = 'Zo\u00eb'", "names of directories"
+    ),
+    "JSON of another program": Planted(
+        put("notes/x.json", json.dumps({"name": NAME})), BY_NAME, "other files"
+    ),
+    "number in JSON": Planted(put("x.json", json.dumps([{"id": ID}])), BY_ID, "other files"),
+    "number below a header": Planted(put("x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"),
+    "escape in lines of JSON": Planted(
+        put("x.jsonl", json.dumps({"to": NON_ASCII})), BY_NON_ASCII, "other files"
+    ),
+    "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
+    "text of a record": Planted(
+        put("_deltactl/x.json", json.dumps({"name": f"id = {ID}"})), BY_ID, "records of deltactl"
+    ),
     "other": Planted(put("notes/x.txt", f"ask {NAME}\n"), BY_NAME, "other files"),
 }
 
@@ -234,6 +286,25 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
         assert list(place.parts) == [planted.part]
     nothing = search(builder.store, NOTHING)
     assert nothing.is_erased, nothing.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("plant", "name"),
+    [
+        (put("x.txt", NAME.encode("utf-16-le")), "x.txt"),
+        (put("x.parq", parquet(mail=[NAME])), "x.parq"),
+        (lambda builder: builder.append(rows(5, "b"), stats="{cut"), f"{LOG}/{2:020d}.json"),
+    ],
+)
+def test_what_cannot_be_understood_is_not_searched(
+    plant: Callable[[TableBuilder], object], name: str
+) -> None:
+    builder = base()
+    plant(builder)
+    report = search(builder.store, "name = 'zebra.jan'")
+    assert report.places == ()
+    assert name in [it.name for it in report.unread]
+    assert not report.is_erased
 
 
 def test_nothing_is_found_before() -> None:

@@ -82,6 +82,23 @@ def test_fields_of_structs() -> None:
     assert search(builder.store, "who.name = 'jane' AND who.age = 31").is_erased
 
 
+def test_a_name_with_a_dot_is_searched_as_both_that_it_can_mean() -> None:
+    columns = [Column("a", struct_of(Column("b", "string"))), Column("a.b", "string")]
+    builder = new_table(*columns, mapping="name")
+    builder.append([{"a": {"b": "jane"}, "a.b": "otto"}])
+    for name in ("jane", "otto"):
+        assert rows_by_place(search(builder.store, f"a.b = '{name}'")) == {"live rows": 1}
+
+
+def test_bounds_of_a_column_that_partitions_the_table_since() -> None:
+    builder = new_table(Column("id"), Column("p", "string"))
+    (path,) = builder.append([{"id": 1, "p": "x"}], stats='{"minValues": {"p": "jane"}}')
+    builder.remove(path)
+    builder.change_metadata(partition_by=["p"])
+    builder.commit()
+    assert rows_by_place(search(builder.store, "p = 'jane'")) == {"commits": None}
+
+
 def test_a_file_of_unknown_origin_needs_the_column() -> None:
     builder = new_table(Column("id"), Column("email", "string"))
     sink = io.BytesIO()
