@@ -67,8 +67,8 @@ class FileInfo:
 class Tree:
     """Some of the names below a directory, relative to the root.
 
-    ``directories`` contains directories, also those that are not entered, if the store has
-    directories. ``links`` contains symbolic links, which are in neither of the other lists.
+    ``directories`` contains directories, also those that are not entered; on object stores only
+    those. ``links`` contains symbolic links, which are in neither of the other lists.
     ``sizes_bytes`` and ``modified_ms`` are the facts of the files, if they were requested.
     """
 

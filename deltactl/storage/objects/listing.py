@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -33,6 +33,12 @@ def _modified_ms(entry: Mapping[str, Any]) -> int:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         value = aware.timestamp()
     return round(value * 1000) if isinstance(value, (int, float)) else 0
+
+
+def _in_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    remaining = iter(entries)
+    while page := list(islice(remaining, _NAMES_IN_A_BATCH)):
+        yield page
 
 
 def _add_facts(part: Tree, files: Sequence[Entry]) -> Tree:
@@ -72,7 +78,10 @@ class ObjectListing:
         )
 
     def walk(self, prefix: str, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
-        """Yield all files below a directory, except where ``enter`` returns False."""
+        """Yield all files below a directory, except where ``enter`` returns False.
+
+        The directories that are not entered are named, because their files are not.
+        """
         key, name_prefix = self._keys.directory(prefix)
 
         def name_of(entry: Entry) -> str:
@@ -83,28 +92,29 @@ class ObjectListing:
             return _add_facts(part, files) if facts else part
 
         directories: list[str] = []
-        here: list[Entry] = []
-        for entry in self._entries(key, prefix):
-            if entry["name"].rstrip("/") == key:
-                continue  # the marker object of the directory itself
-            if entry["type"] != "directory":
-                here.append(entry)
-                if len(here) == _NAMES_IN_A_BATCH:
-                    yield to_tree(here)
-                    here = []
-            elif enter(name_of(entry)):
-                directories.append(entry["name"])
-        if here:
-            yield to_tree(here)
+        refused: list[str] = []
+
+        def find_files() -> Iterator[Entry]:
+            for entry in self._entries(key, prefix):
+                if entry["name"].rstrip("/") == key:
+                    continue  # the marker object of the directory itself
+                if entry["type"] != "directory":
+                    yield entry
+                elif enter(name_of(entry)):
+                    directories.append(entry["name"])
+                else:
+                    refused.append(name_of(entry))
+
+        yield from map(to_tree, _in_pages(find_files()))
+        if refused:
+            yield Tree(directories=refused)
         for page in pages_in_parallel(lambda it: self._find(it, prefix), directories):
             yield to_tree(page)
 
     def _find(self, key: str, prefix: str) -> Iterator[list[Entry]]:
         """Yield pages of all files below a directory."""
         entries = self._entries(key, prefix, deep=True)
-        files = (entry for entry in entries if not entry["name"].endswith("/"))
-        while page := list(islice(files, _NAMES_IN_A_BATCH)):
-            yield page
+        return _in_pages(entry for entry in entries if not entry["name"].endswith("/"))
 
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False
