@@ -132,11 +132,12 @@ def find_loss_refusal(
 
 
 def find_live_loss_refusal(
-    snapshot: Snapshot, removed: pa.Table, missing: Sequence[Missing]
+    snapshot: Snapshot, removed: pa.Table, missing: Sequence[Missing], is_latest: bool
 ) -> SafetyError | None:
-    """Return why a restore of the latest version must not remove files that need missing ones.
+    """Return why a restore must not remove files of the latest version that need missing ones.
 
-    The rules are those of ``check --fix missing-files``.
+    The rules are those of ``check --fix missing-files``. A restore of an older version, for which
+    the user accepts missing files, may need more of them.
     """
     lost = find_lost(snapshot, missing)
     lost = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
@@ -154,7 +155,7 @@ def find_live_loss_refusal(
                 hint=f"Restore it. `{check} missing-files --dry-run` lists all such files.",
             )
     way = f"run `{check} missing-files --yes --expect-files {lost.files.num_rows}`"
-    return find_loss_refusal(snapshot, lost, None, way)
+    return find_loss_refusal(snapshot, lost, None if is_latest else lost.files.num_rows, way)
 
 
 def _find_gone(store: Store, names: Iterable[str]) -> list[str]:

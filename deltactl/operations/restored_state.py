@@ -25,8 +25,9 @@ from deltactl.log.writing.actions import (
 )
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn, is_same_metadata
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
 from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS, TableProperties
@@ -53,6 +54,7 @@ class RestoreCommit:
         read_version: the version with which the files were compared.
         added: the files to add.
         removed: the files to remove.
+        renumbered: live files to add again, with other row ids.
         state: the state to restore; ``None``: it stays as it is.
         ensure: is called before each attempt; raises an error if a state does not allow the commit.
         txn: the transaction identifier to write.
@@ -65,6 +67,7 @@ class RestoreCommit:
     removed: pa.Table = field(repr=False)
     state: RestoredState | None
     ensure: Callable[[CommitBase], None]
+    renumbered: pa.Table = field(default_factory=ADD_SCHEMA.empty_table, repr=False)
     txn: Txn | None = None
     done: str = "restored"
 
@@ -72,13 +75,14 @@ class RestoreCommit:
         """See ``Draft.prepare``."""
         self.ensure(base)
         state = self.state
+        added = with_data_change(self.added, True), with_data_change(self.renumbered, False)
         return Actions(
             description=self.description,
             read_version=self.read_version,
             protocol=None if state is None else state.protocol,
             metadata=None if state is None else state.metadata,
             enables_timestamps=state is not None and state.enables_timestamps,
-            added=with_data_change(self.added, True),
+            added=pa.concat_tables(added),
             removed=as_removes(self.removed, data_change=True),
             domains=() if state is None else state.domains,
             txn=self.txn,
@@ -171,8 +175,8 @@ def _domain_changes(
 ) -> Iterator[DomainMetadata]:
     """Yield the actions that restore the clustering columns and remove all other domains.
 
-    Domains belong to their writers and describe a later version. The high-water mark of row ids is
-    kept.
+    Domains belong to their writers and describe a later version. The high-water mark of row ids
+    never decreases; that of the target is greater if row tracking was dropped since then.
     """
     wanted = target.get(CLUSTERING_DOMAIN)
     if wanted is None and CLUSTERING_DOMAIN in current:
@@ -182,6 +186,8 @@ def _domain_changes(
     for name, domain in current.items():
         if name not in (CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN):
             yield replace(domain, removed=True)
+    if read_high_water_mark(target) > read_high_water_mark(current):
+        yield target[ROW_TRACKING_DOMAIN]
 
 
 def _keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:

@@ -18,7 +18,6 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone.commits import (
     APP_ID,
@@ -43,7 +42,6 @@ from deltactl.operations.restored_state import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
-from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
 from deltactl.protocol.properties import TableProperties
@@ -292,18 +290,7 @@ def _state(current: Snapshot, source: Snapshot, plan: ClonePlan) -> RestoredStat
     protocol = merge_protocols(current.protocol, plan.protocol)
     domains = {domain.domain: domain for domain in plan.domains}
     wanted = replace(source, protocol=protocol, metadata=plan.metadata, domains=domains)
-    state = restored_state(current, wanted, protocol)
-    return replace(state, domains=(*state.domains, *_raised_mark(current, source)))
-
-
-def _raised_mark(current: Snapshot, source: Snapshot) -> tuple[DomainMetadata, ...]:
-    """Return the high-water mark of row ids, if that of the source is greater."""
-    mark = source.domains.get(ROW_TRACKING_DOMAIN)
-    if mark is None or mark.removed:
-        return ()
-    if read_high_water_mark(source.domains) <= read_high_water_mark(current.domains):
-        return ()
-    return (mark,)
+    return restored_state(current, wanted, protocol)
 
 
 def ensure_may_remove(update: Update) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.commits.file_actions import file_keys, sum_sizes
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.blame import find_changing
@@ -24,6 +24,7 @@ from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
+from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
@@ -35,9 +36,10 @@ class RestorePlan:
     """The plan of a restore of ``version`` to ``target_version``.
 
     ``added`` and ``removed`` are the files to add and to remove, rows of ``ADD_SCHEMA``; ``lost``
-    are the files of the target that cannot be read, because of ``missing`` files. ``state`` is
-    ``None`` if only the files of some partitions are restored; then ``undone`` are the later
-    versions that changed these partitions.
+    are the files of the target that cannot be read, because of ``missing`` files. ``renumbered``
+    are files of both versions that get the row ids of the target again. ``state`` is ``None`` if
+    only the files of some partitions are restored; then ``undone`` are the later versions that
+    changed these partitions.
     """
 
     version: int
@@ -47,6 +49,7 @@ class RestorePlan:
     added: pa.Table = field(repr=False)
     removed: pa.Table = field(repr=False)
     lost: pa.Table = field(repr=False)
+    renumbered: pa.Table = field(repr=False)
     missing: tuple[Missing, ...]
     state: RestoredState | None = field(repr=False)
     is_empty: bool
@@ -127,6 +130,12 @@ def plan_restore(
         broken = _live_in_both(target, lost, missing, predicate)
         lost, removed = pa.concat_tables([lost, broken]), pa.concat_tables([removed, broken])
         is_same = is_same and not broken.num_rows
+    renumbered = ADD_SCHEMA.empty_table()
+    if predicate is None and TableProperties(state.metadata.configuration).row_tracking_enabled:
+        renumbered = _other_row_ids(current, target)
+        is_removed = pc.is_in(file_keys(renumbered), value_set=file_keys(removed))
+        renumbered = renumbered.filter(pc.invert(is_removed))
+    is_same = is_same and not renumbered.num_rows
     num_files, size_bytes = wanted.num_files - lost.num_rows, wanted.size_bytes - sum_sizes(lost)
     if predicate is not None or not wanted.num_files:
         num_files = current.num_files + added.num_rows - removed.num_rows
@@ -144,6 +153,7 @@ def plan_restore(
         added,
         removed,
         lost,
+        renumbered,
         missing,
         None if predicate is not None else state,
         is_empty,
@@ -177,6 +187,21 @@ def _live_in_both(
     broken = [batch.filter(needs_missing(batch, missing)) for batch in batches]
     found = pa.concat_tables([ADD_SCHEMA.empty_table(), *broken])
     return found.filter(pc.invert(pc.is_in(file_keys(found), value_set=file_keys(lost))))
+
+
+def _other_row_ids(current: Snapshot, target: Snapshot) -> pa.Table:
+    """Return the files of both versions whose row ids were removed or replaced since the target."""
+    columns = (*KEY_COLUMNS, "base_row_id")
+    empty = ADD_SCHEMA.empty_table().select(columns)
+    files = pa.concat_tables([empty, *current.file_batches(columns)])
+    keys, ids = file_keys(files).combine_chunks(), files["base_row_id"]
+    found = [ADD_SCHEMA.empty_table()]
+    for batch in target.file_batches(ADD_SCHEMA.names):
+        places = pc.index_in(file_keys(batch), value_set=keys)
+        is_other = pc.fill_null(pc.not_equal(ids.take(places), batch["base_row_id"]), True)
+        is_known = pc.and_(pc.is_valid(places), pc.is_valid(batch["base_row_id"]))
+        found.append(batch.filter(pc.and_(is_known, is_other)))
+    return pa.concat_tables(found)
 
 
 class _Wanted:

@@ -136,8 +136,15 @@ def _find_refusal(
         refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:
         return _explain_missing(versions, plan)
-    if refusal is None and plan.missing and versions.target is versions.current:
-        return find_live_loss_refusal(versions.current, plan.removed, plan.missing)
+    if refusal is None and plan.missing:
+        is_latest = versions.target is versions.current
+        refusal = find_live_loss_refusal(versions.current, plan.removed, plan.missing, is_latest)
+    if refusal is None and plan.lost.num_rows and not plan.files_after:
+        return SafetyError(
+            f"no file of version {plan.target_version} exists: nothing shows that this is the "
+            "storage of the table",
+            hint="Remount the storage, copy the files back, or choose another version.",
+        )
     return refusal
 
 
@@ -244,6 +251,7 @@ def _commit(
             read_version=current.version,
             added=plan.added,
             removed=plan.removed,
+            renumbered=plan.renumbered,
             state=plan.state,
             ensure=_ensure_may_restore,
         )

@@ -13,6 +13,7 @@ from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.operations.alter.test_properties import actions, alter
+from tests.support.restores import restore
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
 
@@ -104,6 +105,22 @@ def test_row_tracking_leaves_no_ids() -> None:
     snapshot = Table("x", store=builder.store).snapshot()
     assert snapshot.files["base_row_id"].null_count == 2
     assert (dict(snapshot.domains), snapshot.metadata.configuration) == ({}, {})
+
+
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_a_restore_brings_dropped_row_ids_back(rewrites: bool) -> None:
+    """Files that are live in both versions need them too, and later writes use other ids."""
+    builder = new_table("rowTracking")
+    table = Table("x", store=builder.store)
+    given = table.snapshot().files.select(["path", "base_row_id"]).sort_by("path")
+    if rewrites:
+        table.optimize()
+    drop(builder, "rowTracking")
+    restore(builder.store, 1)
+    assert table.snapshot().files.select(["path", "base_row_id"]).sort_by("path") == given
+    assert table.check().findings.num_rows == 0
+    table.optimize()
+    assert min(table.snapshot().files["base_row_id"].to_pylist()) > 2
 
 
 def test_vectors_are_purged_and_their_files_get_tombstones() -> None:

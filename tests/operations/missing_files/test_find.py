@@ -58,6 +58,22 @@ def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
     assert "--fix missing-vectors" in (caught.value.hint or "")
 
 
+def test_a_version_of_which_nothing_exists_is_not_restored() -> None:
+    """Perhaps the storage is not mounted, and the latest version has lost its files too."""
+    builder, _ = damaged("file")
+    builder.store.delete_many(list(builder.data))
+    with pytest.raises(SafetyError, match="no file of version 1 exists"):
+        restore(builder.store, 1, ignore_missing=True)
+
+
+def test_a_live_file_in_another_spelling_is_not_given_up() -> None:
+    """Not by a restore of an older version either."""
+    builder, path = damaged("kept file")
+    builder.store.put(path.upper(), b"")
+    with pytest.raises(SafetyError, match="can perhaps be restored"):
+        restore(builder.store, 2, ignore_missing=True)
+
+
 def test_many_files_are_looked_for_on_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
