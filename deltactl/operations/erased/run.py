@@ -36,7 +36,7 @@ from deltactl.operations.erased.report import (
     PATHS,
     ErasedReport,
 )
-from deltactl.operations.erased.sought import SoughtTexts, Variant, find_texts, resolve
+from deltactl.operations.erased.sought import SoughtTexts, Variant, find_texts, has_any, resolve
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_file
 from deltactl.operations.erased.texts import file_has_value
 from deltactl.operations.erased.versions import VersionSearch
@@ -180,6 +180,8 @@ def _search_texts(
                 found.take(searched)
                 for hit in searched.hits:
                     found.add(place, files=1, rows=hit.rows)
+            elif place == OTHER and has_any(pa.array([name.rpartition("/")[2]]), texts):
+                found.add(place, files=1, entries=1, part=NAMES)
             elif file_has_value(name, content, texts):
                 found.add(place, files=1, entries=1)
         except Exception as error:  # libraries raise errors of many kinds

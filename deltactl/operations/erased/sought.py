@@ -44,6 +44,7 @@ TRUNCATED: Final = 16
 """A bound of so many characters may be the first part of a longer value (Iceberg; Delta: 32)."""
 
 _EDGE: Final = "[^0-9A-Za-z_]"
+_SUFFIX: Final = "(?:BD|[DFLSY])?"  # the type of a number in Spark's SQL
 _SPELLINGS_AT_ONCE: Final = 200
 _STATS: Final = r"^\s*[^\s]"
 
@@ -157,8 +158,9 @@ class SoughtTexts:
 
     def mask(self, texts: pa.Array, *, numbers: bool) -> pa.Array:
         """Return which texts have a value, as a word of its own."""
-        spellings = self.words + (self.numbers if numbers else ())
-        return _search(texts, [_bounded(it) for it in spellings])
+        patterns = [_bounded(it) for it in self.words]
+        patterns += [_bounded(it, _SUFFIX) for it in self.numbers] if numbers else []
+        return _search(texts, patterns)
 
     def mask_paths(self, names: pa.Array) -> pa.Array:
         """Return which paths have a value in the name of a directory."""
@@ -182,10 +184,10 @@ class SoughtTexts:
         return pa.array(sorted({it[:end] for it, range_ in ends for end in range_}), pa.string())
 
 
-def _bounded(text: str) -> str:
+def _bounded(text: str, suffix: str = "") -> str:
     before = f"(?:^|{_EDGE})" if re.match(r"[0-9A-Za-z_]", text) else ""
     after = f"(?:{_EDGE}|$)" if re.search(r"[0-9A-Za-z_]$", text) else ""
-    return before + re.escape(text) + after
+    return before + re.escape(text) + suffix + after
 
 
 def _search(texts: pa.Array, patterns: Sequence[str]) -> pa.Array:

@@ -243,6 +243,9 @@ PLANTED = {
     "a number with a fraction": Planted(
         note(operationParameters={"predicate": f"id = {ID}"}), f"id = {ID}.0", "commits"
     ),
+    "a number with a type": Planted(
+        note(operationParameters={"predicate": f"(id = {ID}L)"}), BY_ID, "commits"
+    ),
     "tag": Planted(tag, BY_NAME, "commits", "tags"),
     "partition value, by OR": Planted(
         remove_partition, f"id = 4243 OR {BY_PART}", "commits", "partition values"
@@ -263,6 +266,7 @@ PLANTED = {
         put("x.jsonl", json.dumps({"to": NON_ASCII})), BY_NON_ASCII, "other files"
     ),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
+    "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", "paths"),
     "text of a record": Planted(
         put("_deltactl/x.json", json.dumps({"name": f"id = {ID}"})), BY_ID, "records of deltactl"
     ),
