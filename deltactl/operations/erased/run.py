@@ -93,9 +93,9 @@ def _search_table(
     log: DeltaLog, predicate: str, context: RunContext, found: Found, versions: bool
 ) -> int:
     """Search a table; return its version."""
-    store, files = log.store, list_log_files(log.store)
-    snapshot = log.snapshot()
+    store, snapshot = log.store, log.snapshot()
     log.ensure_complete()
+    files = list_log_files(store)  # after the snapshot: no commit of its versions is left out
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     schemas = _find_schemas(snapshot, [*read_stored_metadata(store, files)])
     variants = resolve(predicate, schemas, found.now_ms)

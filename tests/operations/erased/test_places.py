@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.erased.report import ErasedReport
 from deltactl.operations.erased.run import search_erased
 from deltactl.storage.store import Store
@@ -309,6 +310,19 @@ def test_what_cannot_be_understood_is_not_searched(
     assert report.places == ()
     assert name in [it.name for it in report.unread]
     assert not report.is_erased
+
+
+def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = base()
+    original = DeltaLog.snapshot
+
+    def snapshot(log: DeltaLog) -> Any:
+        builder.commit(userMetadata=NAME)
+        return original(log)
+
+    monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
+    (place,) = search(builder.store, BY_NAME).places
+    assert place.name == "latest commit"
 
 
 def test_nothing_is_found_before() -> None:
