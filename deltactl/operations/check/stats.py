@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isclose
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -34,8 +33,6 @@ _ANY_ZONE_US: Final = 14 * 3600 * 1_000_000
 # Legacy writers used another calendar for older values: their bounds are not compared.
 _FIRST_DAY: Final = -141_427  # 1582-10-15
 _FIRST_TIMESTAMP_US: Final = -2_208_988_800 * 1_000_000  # 1900-01-01
-# delta-rs converts decimals to a float and divides: that rounds twice.
-_FLOAT_ROUNDING: Final = 2.0**-50
 _EXACT_KINDS: Final = frozenset({"integer", "date"})
 _DAY_US: Final = 86_400 * 1_000_000
 
@@ -229,8 +226,6 @@ def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool)
     """Return whether a bound excludes an actual value."""
     if kind == "string":
         bound, actual = bound.encode("utf-8", "surrogatepass"), actual.encode()
-    elif kind == "decimal" and isclose(bound, actual, rel_tol=_FLOAT_ROUNDING):
-        return False
     elif kind.startswith("timestamp"):
         bound += slack_us - 1 if upper else 1 - slack_us
     return bool(bound < actual if upper else bound > actual)

@@ -24,7 +24,7 @@ from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
@@ -241,7 +241,12 @@ def _ensure_fits(current: Snapshot, target: Snapshot) -> None:
 
 def _find_lost_feature(current: Snapshot, target: Snapshot) -> str | None:
     lost = list_features(target.protocol) - list_features(current.protocol)
-    return f"the table no longer has the features {', '.join(sorted(lost))}" if lost else None
+    if lost:
+        return f"the table no longer has the features {', '.join(sorted(lost))}"
+    now, then = current.metadata.configuration, target.metadata.configuration
+    if any(key in then and then[key] != now.get(key) for key in ROW_TRACKING_COLUMN_KEYS):
+        return "row tracking was dropped and enabled again, and their row ids are in use"
+    return None
 
 
 def _find_misfit(current: Metadata, target: Metadata) -> str | None:

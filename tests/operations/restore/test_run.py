@@ -479,6 +479,16 @@ def test_files_that_do_not_fit_are_refused(change: str) -> None:
     assert latest(builder.store) == 4
 
 
+def test_files_with_row_ids_of_another_time_are_refused() -> None:
+    """Row tracking was dropped and enabled again: the ids are in use."""
+    builder = partitioned(features=["rowTracking"])
+    column = "delta.rowTracking.materializedRowIdColumnName"
+    restore(builder.store, 1, where="p = 'a'", dry_run=True)
+    builder.change_metadata(properties={column: "_row-id-col-2"})
+    with pytest.raises(SafetyError, match="row tracking was dropped and enabled again"):
+        restore(builder.store, 1, where="p = 'a'")
+
+
 def test_a_lost_feature_is_refused() -> None:
     builder = partitioned(features=["deletionVectors"])
     builder.commit(builder.protocol_action(["domainMetadata"]))
