@@ -171,14 +171,14 @@ def _find_spellings(
     """Return other spellings of the names that exist, and directories without files.
 
     Raises:
-        SafetyError: a directory is a link to storage without files.
+        SafetyError: a file is a link, or its directory is a link to storage without files.
     """
     places: dict[str, str] = {}
     empty = set()
     for folder, names in _by_folder(gone).items():
         listed = pa.chunked_array([[info.name for info in store.list_from(folder)]], pa.string())
+        _ensure_no_links(store, folder, names, is_empty=not len(listed))
         if not len(listed):
-            _ensure_no_link(store, names[0])
             empty.add(folder)
         wanted = pa.chunked_array([names], pa.string())
         for name in find_alike(wanted, listed).to_pylist():
@@ -210,11 +210,21 @@ def _spell(name: str, text: str) -> list[str]:
     return sorted(it for it in known - {name} if is_placed(it) and not is_absolute(it))
 
 
-def _ensure_no_link(store: Store, name: str) -> None:
-    if not is_absolute(name) and store.real_names([name]) != [name]:
+def _ensure_no_links(store: Store, folder: str, names: Sequence[str], *, is_empty: bool) -> None:
+    """Refuse files that are links, and files behind a link to a directory if it has no files."""
+    if is_absolute(folder or names[0]):
+        return
+    place, *found = store.real_names([folder, *names])
+    for name, real in zip(names, found, strict=True):
+        last = name.rpartition("/")[2]
+        if place is not None and real != (f"{place}/{last}" if place else last):
+            what = "a link to a file that does not exist"
+        elif is_empty and real != name:
+            what = "behind a link to a directory that has no files"
+        else:
+            continue
         raise SafetyError(
-            f"{name!r} is behind a link to a directory that has no files: perhaps its storage is "
-            "not mounted. Nothing was changed",
+            f"{name!r} is {what}: perhaps its storage is not mounted. Nothing was changed",
             hint="Rerun when the link leads to the files.",
         )
 

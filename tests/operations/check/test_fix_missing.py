@@ -212,6 +212,11 @@ def test_a_directory_without_files(tmp_path: Path) -> None:
     with pytest.raises(SafetyError, match="'p=7/f00008.parquet' is behind a link"):
         fix(builder.store, expect_files=1)
     folder.unlink()
+    folder.mkdir()
+    (folder / "f00008.parquet").symlink_to(elsewhere / "f00008.parquet")
+    with pytest.raises(SafetyError, match="'p=7/f00008.parquet' is a link to a file"):
+        fix(builder.store, expect_files=1)
+    (folder / "f00008.parquet").unlink()
     assert fix(builder.store, expect_files=1).version_after == 2
 
 
