@@ -159,21 +159,24 @@ def _ensure_answers(remote: str) -> None:
             "the address of the Spark Connect server is not valid",  # it may contain a token
             hint="Use the form sc://HOST:PORT/;use_ssl=true;token=TOKEN.",
         ) from error
-    ready = grpc.channel_ready_future(channel)
-    try:
-        with _ending_on_signals():
-            ready.result(_SECONDS_TO_CONNECT)
-    except grpc.FutureTimeoutError:
-        raise EngineUnavailableError(
-            f"no Spark Connect server answers at {builder.endpoint}: {_SECONDS_TO_CONNECT} seconds "
-            "were too short for a connection",
-            hint="Check the address, and that the server runs and a firewall lets this machine "
-            "reach it. A server with TLS needs `;use_ssl=true`. `--engine local` runs without "
-            "Spark.",
-        ) from None
-    finally:
-        ready.cancel()
-        channel.close()
+    with _ending_on_signals():
+        ready = grpc.channel_ready_future(channel)
+        try:
+            # A thread of gRPC may get the signal: then only the end of a wait shows it.
+            for _ in range(_SECONDS_TO_CONNECT * 5):
+                with suppress(grpc.FutureTimeoutError):
+                    ready.result(0.2)
+                    return
+            raise EngineUnavailableError(
+                f"no Spark Connect server answers at {builder.endpoint}: {_SECONDS_TO_CONNECT} "
+                "seconds were too short for a connection",
+                hint="Check the address, and that the server runs and a firewall lets this machine "
+                "reach it. A server with TLS needs `;use_ssl=true`. `--engine local` runs without "
+                "Spark.",
+            )
+        finally:
+            # Not `close`: the thread that waits for the connection would print a traceback.
+            ready.cancel()
 
 
 def _silence_context(context: Any, verbose: int) -> None:

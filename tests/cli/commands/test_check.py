@@ -54,6 +54,7 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
     assert (ran.code, ran.err) == (3, "")
     meaning = load_findings()["STATS_BOUNDS"].effect
     repair = load_findings()["STATS_BOUNDS"].repair.replace("{file}", "f00001.parquet")
+    repair = repair.replace("{table}", table.store.uri)
     assert ran.out.startswith(
         "2 findings in version 2\n"
         "\n"

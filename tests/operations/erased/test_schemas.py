@@ -151,6 +151,7 @@ def literal_of(value: pa.Scalar) -> str | None:
     return f"DATE '{value.as_py()}'" if pa.types.is_date(value.type) else None
 
 
+@pytest.mark.corpus
 def test_tables_of_other_writers_have_as_many_rows_as_a_scan_says(corpus: Path) -> None:
     """With deletion vectors, column mapping, type widening: as other programs wrote them."""
     searched = 0
