@@ -190,6 +190,12 @@ class Reader:
         path = self.vector_path(place, vector) if vector else None
         return {self.file_path(place, add["path"])} | ({path} if path else set())
 
+    def forget(self, path: str) -> None:
+        """Read a file again that was replaced: the file system may use its number again."""
+        entry = self._space.entry(path)
+        if entry is not None:
+            self._rows.pop(entry.ident, None)
+
     def rows_of(self, path: str) -> list[int]:
         """The ids in a data file."""
         entry = self._space.entry(path)

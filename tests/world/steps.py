@@ -284,6 +284,7 @@ def rewrite_in_place(world: World, chance: Chance) -> str:
     new = world.new_rows(len(old))
     world.model.change_rows(path, dict(zip(old, new, strict=True)))
     world.space.write(path, encode_rows(new), world.now_ms)
+    world.reader.forget(path)
     if path in world.model.landed:
         entry = world.space.entry(path)
         assert entry is not None
