@@ -111,7 +111,7 @@ def _append(world: World, place: str, chance: Chance) -> str:
 
     Some look whether the next version exists, and put it a while later.
     """
-    writer = Writer(world, place, is_old=chance.random() < 0.2)
+    writer = Writer(world, place, is_old=chance.random() < 0.3)
     actions: list[Action] = []
     rows = list(world.model.rows(place))
     values = [_random_value(chance, writer.is_partitioned) for _ in range(2)]
