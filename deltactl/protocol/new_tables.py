@@ -17,9 +17,13 @@ from deltactl.protocol.schema import StructType, leaf_types
 PLAIN: Final = Protocol(1, 2)
 
 _AFTERWARDS: Final = frozenset(
-    {"delta.enableRowTracking", "delta.enableMaterializePartitionColumnsFeature"}
+    {
+        "delta.enableRowTracking",
+        "delta.enableMaterializePartitionColumnsFeature",
+        "delta.columnMapping.mode",
+    }
 )
-"""Properties that need row ids or partition columns in files."""
+"""Properties that need row ids, partition columns in files, or ids of columns."""
 
 
 def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
@@ -29,12 +33,10 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
         UsageError: a ``delta.`` property or its value is not possible.
     """
     parsed = parse_properties(properties)
-    for key in parsed.keys() & {*_AFTERWARDS, "delta.columnMapping.mode"}:
+    for key in parsed.keys() & _AFTERWARDS:
         raise UsageError(
             f"deltactl cannot set the property {key!r} on a new table",
-            hint="Omit this property; `deltactl alter` can set it afterwards."
-            if key in _AFTERWARDS
-            else "Use --column-mapping.",
+            hint="Omit this property; `deltactl alter` can set it afterwards.",
         )
     found = (needed_feature(key, value) for key, value in parsed.items())
     return frozenset(name for name in found if name is not None)

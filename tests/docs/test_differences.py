@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,10 @@ from deltactl.protocol.partitions import build_map
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.units import GIB, MIB, TIB
 from tests.docs.blocks import read_page
+from tests.interop import test_clone_suite as clone
+from tests.interop import test_convert_suite as convert
+from tests.interop import test_restore_suite as restore
+from tests.interop import test_vacuum_suite as vacuum
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
 
@@ -73,6 +78,22 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
     "no parsed statistics": lambda: CheckpointOptions().compat == "default",
     "guesses partition types": lambda: ConvertOptions().partition_by is None,
     "takes versions older": restores_old_versions,
+    **{
+        text: partial(suite.__contains__, scenario)
+        for text, suite, scenario in (
+            ("commits nothing", vacuum.HELD, "nothing to delete: no commit, other than Spark"),
+            ("replaces only", clone.HELD, "REPLACE of another table, refused other than Spark"),
+            ("keeps deletion vectors", clone.SCENES, "deletion vectors with a clone between"),
+            ("takes no feature", clone.SCENES, "delta.minWriterVersion = 7 is refused"),
+            (
+                "omits files",
+                convert.DIRECTORIES,
+                "csv beside Parquet is left out, other than Spark",
+            ),
+            ("refuses the directory", convert.HELD, "files of a stream, refused other than Spark"),
+            ("goes back", restore.SCENES, "to before column mapping, which Spark refuses"),
+        )
+    },
     "20 commits on a terminal": lambda: DEFAULT_LIMIT == 20,
     "times without zone are UTC": times_are_utc,
 }

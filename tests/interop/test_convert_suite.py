@@ -1,0 +1,191 @@
+"""The scenarios of the convert suites of Delta on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from deltactl import ConversionError, SafetyError, Table, convert
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.interop.suites import ensure_test_exists
+from tests.support.table_builder import multiset
+
+_RUN: Final = "operations/convert/test_run.py::"
+_SCHEMAS: Final = "operations/convert/test_schemas.py::"
+HELD: Final = {
+    "statistics and their number of rows": f"{_RUN}test_one_commit_that_says_what_spark_says",
+    "the number of files": f"{_RUN}test_one_commit_that_says_what_spark_says",
+    "no statistics": f"{_RUN}test_without_statistics_adds_have_none",
+    "properties": f"{_RUN}test_name_and_properties_are_written_to_the_metadata",
+    "no directory, an empty one": f"{_RUN}test_nothing_to_convert",
+    "text with the name of a Parquet file": (
+        f"{_RUN}test_all_offenders_at_once_and_nothing_committed"
+    ),
+    "files of a stream, refused other than Spark": (
+        f"{_RUN}test_tables_of_other_formats_are_refused_by_name[_spark_metadata]"
+    ),
+    "a partition column that is in the files too": (
+        f"{_SCHEMAS}test_a_partition_column_in_the_files_too_keeps_its_place_and_type"
+    ),
+    "types that do not merge": f"{_SCHEMAS}test_types_that_nothing_holds_are_conflicts",
+    "short and integer": f"{_SCHEMAS}test_types_widen_where_allowed",
+    "a directory of Spark": (
+        "interop/test_convert_spark.py::test_a_directory_of_spark_read_by_spark"
+    ),
+}
+KEYS: Final = "%!@#$%^&*-", "?.+<_>|/"
+
+
+@dataclass(frozen=True)
+class Directory:
+    """Files with their columns (or text), options, and the rows of the table or the refusal."""
+
+    files: Mapping[str, Mapping[str, Any] | str]
+    expected: list[dict[str, Any]] | str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
+
+
+def by(texts: str) -> dict[str, Any]:
+    return {"partition_by": texts}
+
+
+def named(key: str) -> Directory:
+    folder = f"{quote(key, safe='')}={quote(f'{key}a{key}', safe='')}"
+    return Directory({f"{folder}/1.parquet": {"id": [1]}}, [{"id": 1, key: f"{key}a{key}"}])
+
+
+ONE: Final = {"id": [1]}
+TWO_KEYS: Final = {"a=1/b=x/1.parquet": ONE}
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+DIRECTORIES: Final = {
+    **{
+        f"only {ending}": Directory({f"part-0.{ending}": "x"}, "contains no Parquet files")
+        for ending in ("orc", "json", "csv")
+    },
+    **{
+        f"{ending} beside Parquet is left out, other than Spark": Directory(
+            {f"part=1/0.{ending}": "x", "part=2/1.parquet": ONE}, [{"id": 1, "part": 2}]
+        )
+        for ending in ("orc", "json", "csv")
+    },
+    "too few partition columns": Directory(TWO_KEYS, "are not a=...", by("a long")),
+    "another name of a partition column": Directory(
+        TWO_KEYS, "are not a=.../bb=...", by("a long, bb string")
+    ),
+    "a value that is no integer": Directory(
+        {"k=word/1.parquet": ONE}, "not a valid int32", by("k int")
+    ),
+    "files beside partitions": Directory(
+        {"0.parquet": ONE, "k=1/1.parquet": ONE}, "are not k=...", by("k string")
+    ),
+    "files beside partitions, without columns": Directory(
+        {"0.parquet": ONE, "k=1/1.parquet": ONE}, "are not k=..."
+    ),
+    "two partition columns": Directory(
+        TWO_KEYS, [{"id": 1, "a": 1, "b": "x"}], by("a long, b string")
+    ),
+    **{
+        f"{char!r} in a column": Directory(
+            {f"{quote(char)}k={quote(char)}v/1.parquet": ONE}, "column_mapping"
+        )
+        for char in " ,;{}()\n\t="
+    },
+    **{f"{key} in columns and values": named(key) for key in KEYS},
+    "empty directories": Directory(
+        {"k=1/1.parquet": ONE}, [{"id": 1, "k": "1"}], by("k string"), empty=("k=2", "other")
+    ),
+    "= in the name of a file": Directory(
+        {"k=1/data-id=1.snappy.parquet": ONE}, [{"id": 1, "k": "1"}], by("k string")
+    ),
+    "a name without a suffix": Directory(
+        {"k=1/no_suffix": ONE, "k=2/1.parquet": ONE},
+        [{"id": 1, "k": "1"}, {"id": 1, "k": "2"}],
+        by("k string"),
+    ),
+    "null in partitions": Directory(
+        {f"a=A1/b={NULL}/1.parquet": ONE, f"a={NULL}/b=100/1.parquet": ONE},
+        [{"id": 1, "a": "A1", "b": None}, {"id": 1, "a": None, "b": 100}],
+        by("a string, b int"),
+    ),
+    "dates in partitions": Directory(
+        {"d=2019-11-22/1.parquet": ONE, f"d={NULL}/1.parquet": ONE},
+        [{"id": 1, "d": date(2019, 11, 22)}, {"id": 1, "d": None}],
+        by("d date"),
+    ),
+    "columns begin with an underscore and a dot": Directory(
+        {"_a=1/.b=x/1.parquet": ONE}, [{"id": 1, "_a": 1, ".b": "x"}], by("_a long, `.b` string")
+    ),
+    "other columns in other files": Directory(
+        {"k=1/1.parquet": {"x": [1]}, "k=2/1.parquet": {"y": [2]}, "k=3/1.parquet": {"z": [3]}},
+        [
+            {"x": 1, "y": None, "z": None, "k": 1},
+            {"x": None, "y": 2, "z": None, "k": 2},
+            {"x": None, "y": None, "z": 3, "k": 3},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("scenario", HELD)
+def test_another_test_holds(scenario: str) -> None:
+    ensure_test_exists(HELD[scenario])
+
+
+@pytest.mark.parametrize("scenario", DIRECTORIES)
+def test_scenario(tmp_path: Path, scenario: str) -> None:
+    scene = DIRECTORIES[scenario]
+    for folder in scene.empty:
+        (tmp_path / folder).mkdir()
+    for name, content in scene.files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            (tmp_path / name).write_text(content)
+        else:
+            pq.write_table(pa.table(content), tmp_path / name)
+    if isinstance(scene.expected, str):
+        with pytest.raises(ConversionError, match=scene.expected):
+            convert(tmp_path, **scene.options)
+        assert not (tmp_path / "_delta_log").exists()
+        return
+    convert(tmp_path, **scene.options)
+    rows = Table(tmp_path).scan().read_all().to_pylist()
+    assert multiset(rows) == multiset(scene.expected)
+    for read in (rows_with_delta_rs, rows_with_duckdb):
+        assert multiset(read(tmp_path)) == multiset(rows)
+    assert convert(tmp_path, **scene.options).version_after == 0  # and changes nothing
+
+
+def test_a_delta_table_stays_as_it_is(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_deltalake(str(tmp_path), pa.table(ONE), mode="append")
+    before = sorted(tmp_path.rglob("*"))
+    assert convert(tmp_path).version_after == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_one_partition_of_a_directory_becomes_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a=1"
+    (path / "b=x").mkdir(parents=True)
+    pq.write_table(pa.table(ONE), path / "b=x" / "1.parquet")
+    convert(path, partition_by="b string")
+    assert rows_with_delta_rs(path) == [{"id": 1, "b": "x"}]
+    with pytest.raises(SafetyError, match="contains a Delta table"):
+        convert(tmp_path)
+
+
+def test_one_file_that_requires_a_column_leaves_it_nullable(tmp_path: Path) -> None:
+    pq.write_table(pa.table(ONE), tmp_path / "1.parquet")
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    pq.write_table(pa.table(ONE, required), tmp_path / "2.parquet")
+    convert(tmp_path)
+    assert Table(tmp_path).snapshot().metadata.schema.fields[0].nullable
