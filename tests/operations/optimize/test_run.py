@@ -431,16 +431,23 @@ def test_a_codec_that_spark_lacks_is_warned_about(codec: str, warned: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "stored"),
+    ("text", "inputs", "stored"),
     [
-        ("zstd", "ZSTD"),
-        ("GZIP", "GZIP"),
-        ("UNCOMPRESSED", "UNCOMPRESSED"),
-        ("none", "UNCOMPRESSED"),
+        ("zstd", "snappy", "ZSTD"),
+        ("GZIP", "snappy", "GZIP"),
+        ("UNCOMPRESSED", "snappy", "UNCOMPRESSED"),
+        ("none", "snappy", "UNCOMPRESSED"),
+        # Without the property PROTOCOL.md says zstd, and Delta on Spark 4.4 writes snappy.
+        (None, "snappy", "SNAPPY"),
+        (None, "gzip", "GZIP"),
+        (None, "zstd", "ZSTD"),
     ],
 )
-def test_the_codec_of_the_table(text: str, stored: str) -> None:
-    builder = build(0, 0, properties={"delta.parquet.compression.codec": text})
+def test_the_codec_of_the_table(text: str | None, inputs: str, stored: str) -> None:
+    properties = {} if text is None else {"delta.parquet.compression.codec": text}
+    builder = build(properties=properties)
+    builder.append([{"id": 1}], codec="lz4")
+    builder.append([{"id": 2}], [{"id": 3}], codec=inputs)
     run(builder)
     (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
     with builder.store.open_input(path) as source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,12 +53,23 @@ class Uniform:
         return {name for name in self.files if (self.path / name).exists()}
 
 
-def test_files_of_the_newest_iceberg_metadata_are_kept(tmp_path: Path) -> None:
+def _compress(table: Uniform, ending: str) -> None:
+    newest = max((table.path / "metadata").glob("*.metadata.json"))
+    name = newest.name.replace(".metadata.json", ending)
+    newest.with_name(name).write_bytes(gzip.compress(newest.read_bytes()))
+    newest.unlink()
+
+
+@pytest.mark.parametrize("ending", [None, ".gz.metadata.json"])
+def test_files_of_the_newest_iceberg_metadata_are_kept(tmp_path: Path, ending: str | None) -> None:
     table = Uniform(tmp_path, 2, 3)
+    if ending is not None:
+        _compress(table, ending)
     table.builder.remove(*table.files)
     table.vacuum()
     assert table.left() == set(table.files[:3])
-    assert table.ids() == [0, 1, 2]
+    if ending is None:
+        assert table.ids() == [0, 1, 2]
     assert not table.said
 
 
@@ -87,6 +99,10 @@ def _cut(table: Uniform) -> None:
     newest.write_bytes(newest.read_bytes()[:100])
 
 
+def _renamed(table: Uniform) -> None:
+    _compress(table, ".metadata.json.gz")  # a name that pyiceberg does not take for gzip
+
+
 def _without_manifests(table: Uniform) -> None:
     for file in (table.path / "metadata").glob("*.avro"):
         file.unlink()
@@ -98,7 +114,7 @@ def _moved(table: Uniform) -> None:
     table.store = LocalStore(str(table.path))
 
 
-@pytest.mark.parametrize("damage", [_cut, _without_manifests, _moved])
+@pytest.mark.parametrize("damage", [_cut, _renamed, _without_manifests, _moved])
 def test_nothing_is_removed_if_iceberg_metadata_cannot_be_read(
     tmp_path: Path, damage: Callable[[Uniform], None]
 ) -> None:
