@@ -16,9 +16,9 @@ def main(path: str) -> None:
     project = tomllib.loads(Path(path).read_text())["project"]
     extras = project["optional-dependencies"]
     for text in [*project["dependencies"], *extras["spark"]]:
-        name, lowest = re.match(r"([a-zA-Z0-9_-]+).*?>=([0-9.]+)", text).groups()
+        name, lowest = re.match(r"([a-zA-Z0-9_-]+)(?:.*?>=([0-9.]+))?", text).groups()
         if name not in LEFT_OUT:
-            print(f"{name}=={lowest}")
+            print(f"{name}=={lowest}" if lowest else name)
     for text in extras["dev"]:
         if not text.startswith(LEFT_OUT):
             print(text)
