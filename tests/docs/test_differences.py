@@ -29,7 +29,6 @@ from deltactl.units import GIB, MIB, TIB
 from tests.docs.blocks import read_page
 from tests.interop import test_clone_suite as clone
 from tests.interop import test_convert_suite as convert
-from tests.interop import test_restore_suite as restore
 from tests.interop import test_vacuum_suite as vacuum
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
@@ -85,13 +84,13 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
             ("replaces only", clone.HELD, "REPLACE of another table, refused other than Spark"),
             ("keeps deletion vectors", clone.SCENES, "deletion vectors with a clone between"),
             ("takes no feature", clone.SCENES, "delta.minWriterVersion = 7 is refused"),
+            ("clones Delta tables only", clone.SCENES, "bare Parquet files"),
             (
                 "omits files",
                 convert.DIRECTORIES,
                 "csv beside Parquet is left out, other than Spark",
             ),
             ("refuses the directory", convert.HELD, "files of a stream, refused other than Spark"),
-            ("goes back", restore.SCENES, "to before column mapping, which Spark refuses"),
         )
     },
     "20 commits on a terminal": lambda: DEFAULT_LIMIT == 20,

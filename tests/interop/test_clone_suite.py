@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -110,6 +111,15 @@ def _(root: Path) -> None:
     for version in (None, 0):
         with pytest.raises(NotATableError):
             clone(root / "source", root / "clone", version=version)
+    assert not (root / "clone").exists()
+
+
+@scene("bare Parquet files")
+def _(root: Path) -> None:
+    (root / "source").mkdir()
+    pq.write_table(pa.table({"id": [1]}), root / "source" / "1.parquet")
+    with pytest.raises(NotATableError):
+        clone(root / "source", root / "clone")
     assert not (root / "clone").exists()
 
 

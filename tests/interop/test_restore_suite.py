@@ -152,7 +152,7 @@ def _(path: Path) -> None:
         assert {key: count for key, count in net.items() if count} == expected
 
 
-@scene("to before column mapping, which Spark refuses")
+@scene("to before column mapping and back, as Spark 4.4 does")
 def _(path: Path) -> None:
     append(path, 1)
     append(path, 2)
