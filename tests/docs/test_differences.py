@@ -80,6 +80,11 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
     **{
         text: partial(suite.__contains__, scenario)
         for text, suite, scenario in (
+            (
+                "`--retain` replaces",
+                vacuum.HELD,
+                "another retention than that of the table, which Spark ignores",
+            ),
             ("commits nothing", vacuum.HELD, "nothing to delete: no commit, other than Spark"),
             ("replaces only", clone.HELD, "REPLACE of another table, refused other than Spark"),
             ("keeps deletion vectors", clone.SCENES, "deletion vectors with a clone between"),

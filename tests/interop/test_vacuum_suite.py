@@ -22,15 +22,14 @@ from tests.support.table_builder import LOG, Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, HOUR, Scene
 
 _RUN: Final = "operations/vacuum/test_run.py::"
+_LOCAL: Final = "operations/vacuum/test_local.py::"
 HELD: Final = {
     "hidden files and directories stay": f"{_RUN}test_hidden_names_stay_at_every_level",
     "a partition column begins with an underscore": f"{_RUN}test_hidden_names_stay_at_every_level",
     "directories that became empty go, over several levels": (
-        "operations/vacuum/test_local.py::test_files_go_and_what_became_empty_with_them"
+        f"{_LOCAL}test_files_go_and_what_became_empty_with_them"
     ),
-    "an empty directory goes": (
-        "operations/vacuum/test_local.py::test_files_go_and_what_became_empty_with_them"
-    ),
+    "an empty directory goes": (f"{_LOCAL}test_files_go_and_what_became_empty_with_them"),
     "live, removed, planted and external files over a month": (
         f"{_RUN}test_expired_tombstones_go_and_young_ones_stay"
     ),
@@ -45,6 +44,9 @@ HELD: Final = {
     "less than the retention on request": (
         "interop/test_habits.py::test_vacuum_removes_the_same_files"
     ),
+    "another retention than that of the table, which Spark ignores": (
+        f"{_RUN}test_longer_retention_than_the_tables_reads_the_commits"
+    ),
     "replaced deletion vectors go, others stay": (
         f"{_RUN}test_superseded_vectors_go_and_live_ones_stay"
     ),
@@ -56,6 +58,25 @@ HELD: Final = {
     ),
     "a dry run leaves no trace": f"{_RUN}test_a_dry_run_writes_nothing",
     "nothing to delete: no commit, other than Spark": f"{_RUN}test_nothing_to_do_commits_nothing",
+    "an inventory of other columns": f"{_LOCAL}test_files_that_are_no_inventory_of_this_table",
+    "an inventory in place of a listing": (
+        f"{_LOCAL}test_a_dumped_listing_serves_as_inventory_without_any_listing"
+    ),
+    "an inventory with hidden and other files": (
+        f"{_LOCAL}test_an_inventory_is_believed_in_names_only"
+    ),
+    "an inventory with LITE is refused": f"{_RUN}test_options_that_make_no_sense_are_refused",
+    "a table that a catalog manages is refused": (
+        f"{_RUN}test_features_that_are_not_supported_refuse"
+    ),
+    "Hudi metadata are hidden": f"{_RUN}test_hidden_names_stay_at_every_level",
+    "Iceberg metadata are hidden": f"{_RUN}test_iceberg_metadata_of_uniform_tables_is_hidden",
+    "by the log alone: from where the last run ended": (
+        "operations/vacuum/test_lite.py::test_lite_goes_on_from_the_bookmark"
+    ),
+    "by the log alone: again": (
+        "operations/vacuum/test_lite.py::test_nothing_expired_since_the_last_run_ends_at_once"
+    ),
     "by the log alone": (
         "operations/vacuum/test_lite.py::test_lite_finds_what_commits_removed_and_lists_nothing"
     ),
@@ -136,6 +157,14 @@ def _(_: Path) -> None:
     table.delete_rows(1, path, 0)
     with pytest.raises(SafetyError):
         table.vacuum(retain_ms=0)
+
+
+@scene("a directory metadata goes where no table is published as Iceberg")
+def _(_: Path) -> None:
+    table = Scene()
+    table.append(60)
+    table.plant(60, "metadata/file1.json")
+    assert table.plan() == {"metadata/file1.json": "orphan"}
 
 
 @scene("change data goes with the retention, rows stay")
