@@ -314,7 +314,14 @@ class Model:
                 self._change_rows(place, name, changed)
 
     def follow_rewrites(self, place: str) -> None:
-        """A full sync replaced copies whose originals were written again, in all versions."""
+        """A full sync replaced copies whose originals were written again, in all versions.
+
+        Shallow clones may have the same files.
+        """
+        for table in {place, *self._world.shallow} & self.tables.keys():
+            self._follow_rewrites(table)
+
+    def _follow_rewrites(self, place: str) -> None:
         reader, table = self._world.reader, self.tables[place]
         for version, state in reader.states(place).items():
             facts, gone = table.versions.get(version), self.missing(place, state) | table.lost

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from tests.world.model import Landed, interval_ms
+from tests.world.model import Landed, Table, interval_ms
 from tests.world.reader import LOG, Action, Row
 from tests.world.world import Chance, Point, Run, World
 from tests.world.writer import (
@@ -126,18 +126,25 @@ def _append(world: World, place: str, chance: Chance) -> str:
     if world.run is None or chance.random() < 0.7:
         version = writer.commit("WRITE", actions, rows)
         return f"append, version {version} of {place}"
-    world.run.meanwhile.append(
-        (Point("later", 1), partial(_put, world, world.run, writer, actions, rows))
-    )
+    put = partial(_put, world, world.run, writer, actions, rows, world.now_ms)
+    world.run.meanwhile.append((Point("later", 1), put))
     return f"a writer sees that {place} has no version {writer.state.version + 1}"
 
 
-def _put(world: World, run: Run, writer: Writer, actions: list[Action], rows: list[Row]) -> None:
-    """Put a version right after a run has put one, whether it is the same or not."""
+def _put(
+    world: World, run: Run, writer: Writer, actions: list[Action], rows: list[Row], began_ms: int
+) -> None:
+    """Put a version right after a run has put one, whether it is the same or not.
+
+    Who takes longer than the retention gives up: a vacuum may have taken the files.
+    """
     world.model.sync_all()
     place, version = writer.place, writer.state.version + 1
     path = f"{place}/{LOG}/{version:020d}.json"
-    latest = world.model.tables[place].latest if place in world.model.tables else -1
+    table = world.model.tables.get(place, Table())
+    if world.now_ms - began_ms >= table.file_retention_ms - world.model.slack_ms:
+        return
+    latest = table.latest
     if latest == version and path in run.commits:
         world.model.forget_latest(place)
         run.replaced = path
