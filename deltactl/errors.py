@@ -16,7 +16,7 @@
     │   └── CommitDamagedError                 what this run committed was overwritten or deleted
     ├── ConflictError                 exit 4   a concurrent writer won; a retry may succeed
     │   ├── CommitOutcomeUnknownError          the store did not say whether it committed
-    │   ├── FilesGoneError                     files to commit were deleted during the run
+    │   ├── FilesGoneError                     files of the run were deleted or changed
     │   └── LeaseHeldError                     the same command is running on this table
     ├── PartialSuccessError           exit 5   the rest needs a rerun, nothing is broken
     │   ├── TimeLimitError                     the time limit is over (exit 1 if nothing finished)
@@ -195,9 +195,16 @@ class CommitOutcomeUnknownError(ConflictError):
 
 
 class FilesGoneError(ConflictError):
-    """Files that a commit would add were deleted during the run; nothing was committed."""
+    """Files that a commit would add were deleted during the run; nothing was committed.
+
+    Or ``changed`` files, which it would replace, were written again.
+    """
 
     code = "FILES_GONE"
+
+    def __init__(self, message: str, *, hint: str, changed: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.changed = tuple(changed)
 
 
 KEEPS_FILES: Final = (CommitOutcomeUnknownError, CommitDamagedError)

@@ -7,7 +7,7 @@ one request each.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
 
@@ -20,17 +20,25 @@ from deltactl.storage.store import FileInfo, Store
 # A page of a listing has at least a thousand names and needs one request, as a single file does.
 _LEAST_WANTED: Final = 8
 _NAMES_A_FILE: Final = 100
+_PAGE: Final = 1000
 
 
 def find_files(
-    store: Store, names: Sequence[str]
+    store: Store, names: Sequence[str], beside: Sequence[str] = ()
 ) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
-    """Return the facts of each name (``None`` if missing), and the names on other storage."""
+    """Return the facts of each name (``None`` if missing), and the names on other storage.
+
+    The names ``beside`` are looked up too if this needs no request of its own: on a file system,
+    and in a listing of a directory that has ``names``, if it is not too long.
+    """
     found: dict[str, FileInfo | None] = {}
-    if not is_local_uri(store.uri):
-        groups = _group_by_directory(names).items()
-        many = [(directory, wanted) for directory, wanted in groups if len(wanted) >= _LEAST_WANTED]
-        for part in each_in_parallel(lambda group: _list_range(store, *group), many):
+    if is_local_uri(store.uri):
+        names = [*names, *beside]
+    else:
+        others = _group_by_directory(beside)
+        groups = [(at, own, others.get(at, ())) for at, own in _group_by_directory(names).items()]
+        listed = [group for group in groups if group[2] or len(group[1]) >= _LEAST_WANTED]
+        for part in each_in_parallel(lambda group: _list_range(store, *group), listed):
             found |= part
     asked = [name for name in names if name not in found and not is_absolute(name)]
     found |= zip(asked, store.stat_many(asked), strict=True)
@@ -79,10 +87,13 @@ def _group_by_directory(names: Sequence[str]) -> dict[str, list[str]]:
     return groups
 
 
-def _list_range(store: Store, directory: str, wanted: list[str]) -> dict[str, FileInfo | None]:
-    """Return facts of all wanted names from one listing; ``None`` if it has too many others."""
+def _list_range(
+    store: Store, directory: str, names: list[str], beside: Collection[str] = ()
+) -> dict[str, FileInfo | None]:
+    """Return facts of all names from one listing; ``None`` if it has too many others."""
+    wanted = [*names, *beside]
     first, last = (choose(wanted, key=str.encode) for choose in (min, max))
-    most = _NAMES_A_FILE * len(wanted)
+    most = max(_PAGE, _NAMES_A_FILE * len(names)) if beside else _NAMES_A_FILE * len(names)
     listed: dict[str, FileInfo] = {}
     for info in islice(store.list_from(directory, first.rpartition("/")[2]), most):
         listed[info.name] = info
@@ -90,5 +101,6 @@ def _list_range(store: Store, directory: str, wanted: list[str]) -> dict[str, Fi
             break
     else:
         if len(listed) == most:
-            return {}
+            can_list = beside and len(names) >= _LEAST_WANTED
+            return _list_range(store, directory, names) if can_list else {}
     return {name: listed.get(name) for name in wanted}

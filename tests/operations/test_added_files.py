@@ -1,4 +1,6 @@
-"""A vacuum of another tool deletes new files of a run before they are committed."""
+"""Others change files of a run before its commit: a vacuum deletes new ones, a producer writes old
+ones again.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from deltactl.operations.clone.run import clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.store import Store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.forwarding import ForwardingStore
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
@@ -32,6 +36,18 @@ class _Vacuumed(ForwardingStore):
         DeltaTable(str(self._table)).vacuum(
             retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True
         )
+
+
+class _Rewritten(ForwardingStore):
+    """A producer writes a live file again when the new files are complete."""
+
+    def __init__(self, store: Store, name: str, data: bytes) -> None:
+        super().__init__(store)
+        self._name, self._data = name, data
+
+    def sync_directories(self, names: Iterable[str]) -> None:
+        super().sync_directories(names)
+        self.put(self._name, self._data)
 
 
 class _Late(ForwardingStore):
@@ -83,6 +99,23 @@ def test_outputs_that_are_deleted_after_the_commit_are_named(tmp_path: Path) -> 
     assert f"deltactl restore {builder.store.uri} --to-version 2`" in str(caught.value.hint)
     DeltaTable(str(tmp_path)).restore(2)
     assert ids(tmp_path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("where", ["disk", "objects"])
+def test_a_bin_whose_input_is_written_again_is_not_committed(tmp_path: Path, where: str) -> None:
+    store: Store = LocalStore(str(tmp_path)) if where == "disk" else fresh_store()
+    builder = TableBuilder(store, [Column("id"), Column("p", "string")], partition_by=["p"])
+    builder.append(*([{"id": n, "p": "ab"[n % 2]}] for n in range(6)))
+    [name, *_] = sorted(name for name in builder.data if name.startswith("p=a/"))
+    rewritten = _Rewritten(store, name, store.read(max(builder.data)))
+    report = optimize_table(DeltaLog(rewritten, ignore_warning), OptimizeOptions(), context())
+    [failure] = report.failures
+    assert (report.files_removed, failure.files, failure.partition) == (3, 3, "p=a")
+    assert name in failure.reason
+    assert failure.error is not None
+    assert failure.error.exit_code == 4
+    assert name in DeltaLog(store, ignore_warning).snapshot().files["path"].to_pylist()
+    assert [it.name for it in store.list_from("p=a") if it.name not in builder.data] == []
 
 
 def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 Until a commit names a file, a vacuum may delete it: one with a retention shorter than the run, or
 one that began before the commit and did not see it.
+
+A commit that moves rows to other files also proves that nobody wrote the old files again since the
+run began to read: the new files do not have these rows.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from deltactl.log.replay import Tail
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_count
 
 VACUUM_START: Final = "VACUUM START"
@@ -37,7 +40,9 @@ _NO_NAMES: Final = pa.chunked_array([], pa.string())
 class AddedFiles:
     """The files that a run adds to a table, and when they were last seen."""
 
-    def __init__(self, store: Store, clock: Clock, *, looks_again: bool = True) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, looks_again: bool = True, dated_ms: int = 0
+    ) -> None:
         """Begin before the run writes its first file.
 
         Args:
@@ -45,8 +50,11 @@ class AddedFiles:
             clock: measures the run.
             looks_again: whether to look for the files after a commit; ``False`` if the caller
                 always does this.
+            dated_ms: a time after the last write of the files that the run will read, by the clock
+                of the store; 0 if it is not known.
         """
         self._store, self._clock, self._looks_again = store, clock, looks_again
+        self._dated_ms = dated_ms
         self._began_ms, self._began_s = clock.now_ms(), clock.monotonic()
         self._vacuum_began = False
         self._names = self._seen = _NO_NAMES
@@ -64,28 +72,39 @@ class AddedFiles:
     def ensure_present(self, name: str, content: bytes, partition_keys: Iterable[str]) -> None:
         """Look for the files that a commit adds, and for their deletion vectors.
 
-        Files that this run saw less than a minute ago are not looked for again.
+        Files that this run saw less than a minute ago are not looked for again. Files that the
+        commit replaces are compared if this needs no more requests.
 
         ``content`` is the commit; ``partition_keys`` are physical names.
 
         Raises:
-            FilesGoneError: the message has the files.
+            FilesGoneError: the message has the files that do not exist, or that were written again
+                since the run began.
             CorruptLogError: readers could not read the commit.
         """
-        names = self._names = _read_names(name, content, partition_keys)
+        names, replaced = _read_names(name, content, partition_keys)
+        self._names = names
         if self._is_fresh(self._listed_s) or not len(names):
             return
         if self._is_fresh(self._seen_s):
             names = names.filter(pc.invert(pc.is_in(names, value_set=self._seen)))
         else:
             self._seen, self._seen_s = _NO_NAMES, self._clock.monotonic()
-        gone = self._find_gone(names)
+        gone, changed = self._look(names, replaced)
         if gone:
             raise FilesGoneError(
                 f"nothing was committed: of the files to add to {self._store.uri}, {_list(gone)}",
                 hint="Rerun when no vacuum is running: another program deleted files of this run. "
                 "If this occurs again, raise delta.deletedFileRetentionDuration above the duration "
                 "of this run.",
+            )
+        if changed:
+            again = _list(changed, "file was written again", "files were written again")
+            raise FilesGoneError(
+                f"nothing was committed: after the run began to read {self._store.uri}, {again}",
+                hint="Rerun when no program writes files of the table again under the same names. "
+                "Delta readers and writers rely on files that never change.",
+                changed=changed,
             )
         self._seen = pa.chunked_array([*self._seen.chunks, *names.chunks], pa.string())
 
@@ -103,7 +122,7 @@ class AddedFiles:
         if not (self._vacuum_began or self._is_long(metadata)):
             return
         try:
-            gone = self._find_gone(self._names)
+            gone, _ = self._look(self._names)
         except StorageError as error:
             raise CommitDamagedError(
                 f"version {version} of {self._store.uri} is committed, but it is not known whether "
@@ -135,24 +154,58 @@ class AddedFiles:
         elapsed_ms = max(wall_ms, (self._clock.monotonic() - self._began_s) * 1000)
         return elapsed_ms >= retention_ms / 2
 
-    def _find_gone(self, names: pa.ChunkedArray) -> list[str]:
-        """Return the names that have no file. Names on other kinds of storage count as present."""
-        names = names.take(pc.sort_indices(names))  # adjacent names share a page of a listing
+    def _look(
+        self, names: pa.ChunkedArray, replaced: pa.ChunkedArray = _NO_NAMES
+    ) -> tuple[list[str], list[str]]:
+        """Return the names that have no file, and the replaced files that were written since.
+
+        Names on other kinds of storage count as present.
+        """
         gone: list[str] = []
-        for start in range(0, len(names), _NAMES_AT_ONCE):
-            part = names.slice(start, _NAMES_AT_ONCE).to_pylist()
-            found, _ = find_files(self._store, part)
-            gone += [name for name, info in found.items() if info is None]
-        return gone
+        written_ms: list[int] = []
+        later: list[FileInfo] = []
+        kinds = [
+            pa.table({"name": it, "is_new": pa.repeat(it is names, len(it))})
+            for it in (names, replaced)
+        ]
+        every = pa.concat_tables(kinds).sort_by("name")  # adjacent names share a page of a listing
+        for start in range(0, every.num_rows, _NAMES_AT_ONCE):
+            part = every.slice(start, _NAMES_AT_ONCE)
+            is_old = pc.invert(part["is_new"])
+            new, old = (part.filter(it)["name"].to_pylist() for it in (part["is_new"], is_old))
+            found, _ = find_files(self._store, new, old)
+            gone += [name for name in new if found.get(name, ...) is None]
+            written_ms += [info.modified_ms for name in new if (info := found.get(name))]
+            infos = (found.get(name) for name in old)
+            later += [info for info in infos if info and info.modified_ms > self._dated_ms]
+        began_ms = self._began_by_store(written_ms) if later else 0
+        return gone, [info.name for info in later if info.modified_ms > began_ms]
+
+    def _began_by_store(self, written_ms: list[int]) -> int:
+        """Return when the run began, by the clock that dates files, or a bit earlier.
+
+        The new files were written since then.
+        """
+        elapsed_ms = int((self._clock.monotonic() - self._began_s) * 1000)
+        earliest = max(written_ms, default=0) - elapsed_ms
+        return min([max(self._began_ms, earliest), *written_ms])
 
 
-def _read_names(name: str, content: bytes, partition_keys: Iterable[str]) -> pa.ChunkedArray:
-    """Return the decoded names of all files that a commit adds, and of their deletion vectors."""
-    chunks: list[pa.Array] = []
+def _read_names(
+    name: str, content: bytes, partition_keys: Iterable[str]
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the decoded names of the files that a commit adds, and of those that it replaces.
+
+    Deletion vectors are added too. A file is replaced if a ``remove`` says that no data changes.
+    """
+    added: list[pa.Array] = []
+    replaced: list[pa.Array] = []
     for parsed in CommitParser(partition_keys).parse(_blocks(name, content)):
         vectors = vector_files(parsed.adds["deletion_vector"]).drop_null()
-        chunks += [*parsed.adds["path"].chunks, vectors.unique()]
-    return pa.chunked_array(chunks, pa.string())
+        added += [*parsed.adds["path"].chunks, vectors.unique()]
+        is_moved = pc.invert(parsed.removes["data_change"])
+        replaced += parsed.removes["path"].filter(is_moved).chunks
+    return pa.chunked_array(added, pa.string()), pa.chunked_array(replaced, pa.string())
 
 
 def _blocks(name: str, content: bytes) -> Iterator[CommitBytes]:
@@ -164,7 +217,9 @@ def _blocks(name: str, content: bytes) -> Iterator[CommitBytes]:
         start = end
 
 
-def _list(names: list[str]) -> str:
+def _list(
+    names: list[str], one: str = "file does not exist", many: str = "files do not exist"
+) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{format_count(len(names), 'file does not', 'files do not')} exist: {shown}{more}"
+    return f"{format_count(len(names), one, many)}: {shown}{more}"

@@ -68,7 +68,7 @@ class Transaction:
         """
         self._log, self.base = log, base
         self._clock, self._sleep = clock, sleep
-        self._files = files or AddedFiles(log.store, clock)
+        self._files = files or AddedFiles(log.store, clock, dated_ms=base.dated_ms)
 
     def commit(self, draft: Draft) -> CommitBase:
         """Commit the next version; return the state after it.
@@ -79,7 +79,8 @@ class Transaction:
         Raises:
             ConflictError: other writers' commits do not allow it, or in all attempts, another
                 writer was first.
-            FilesGoneError: files that the commit would add do not exist; nothing was committed.
+            FilesGoneError: files that the commit would add do not exist, or others that it would
+                replace were written again; nothing was committed.
             CommitOutcomeUnknownError: it is not known whether the commit succeeded.
             CommitDamagedError: the commit succeeded, and then it or its files were lost.
             NotATableError: the log was deleted.

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.engine.base import Done, Failed
 from deltactl.errors import (
@@ -194,6 +195,9 @@ class OptimizeRun:
         batch, self._batch = self._batch, []
         self._batch_bytes = 0
         self._batch_started = self._context.clock.monotonic()
+        self._commit(batch)
+
+    def _commit(self, batch: Sequence[Bin]) -> None:
         if not batch:
             return
         try:
@@ -202,9 +206,15 @@ class OptimizeRun:
         except KEEPS_FILES:
             raise
         except DeltactlError as error:
+            names = error.changed if isinstance(error, FilesGoneError) else ()
+            changed = pa.array(names, pa.string())
+            is_changed = [pc.any(pc.is_in(it.removed["path"], changed)).as_py() for it in batch]
             reasons = error.reasons if isinstance(error, ConflictError) else ()
-            for bin_, reason in zip_longest(batch, reasons):
-                self._lose(bin_, error, reason)
+            for bin_, reason, is_lost in zip_longest(batch, reasons, is_changed):
+                if is_lost or not any(is_changed):
+                    self._lose(bin_, error, reason)
+            rest = [it for it, is_lost in zip(batch, is_changed, strict=True) if not is_lost]
+            self._commit(rest if any(is_changed) else [])
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)

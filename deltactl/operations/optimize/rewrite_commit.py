@@ -107,7 +107,8 @@ class BinCommitter:
         Raises:
             ConflictError: no bin may be committed (with a reason for each), or in all attempts
                 another writer was first.
-            FilesGoneError: outputs do not exist any more; nothing was committed.
+            FilesGoneError: outputs do not exist any more, or inputs were written again; nothing was
+                committed.
             CommitOutcomeUnknownError: it is not known whether the commit succeeded.
             CommitDamagedError: the commit succeeded, and then it or its files were lost.
             NotATableError: the log was deleted.

@@ -52,6 +52,7 @@ class Scene:
         self.clock = FixedClock()
         self.vector: Mapping[str, Any] | None = None
         self.files: AddedFiles | None = None
+        self.more: list[dict[str, Any]] = []
 
     def content(self) -> bytes:
         lines: list[dict[str, Any]] = [{"commitInfo": {"txnId": self.clock.new_id()}}]
@@ -60,7 +61,7 @@ class Scene:
             lines.append({"add": add | {"dataChange": True, "stats": '{"numRecords":1}'}})
             if self.vector is not None:
                 lines[-1]["add"]["deletionVector"] = self.vector
-        return b"".join(json.dumps(it).encode() + b"\n" for it in lines)
+        return b"".join(json.dumps(it).encode() + b"\n" for it in (*lines, *self.more))
 
     def commit(self, store: Store | None = None) -> CommitBase:
         store = store or self.store
@@ -264,3 +265,22 @@ def test_a_commit_with_partitions_and_tags_is_not_read_line_by_line(
     store.delete_many(["p=1/x"])
     with pytest.raises(FilesGoneError, match="p=1/x"):
         AddedFiles(store, FixedClock()).ensure_present("0.json", line, ["p"])
+
+
+def test_files_that_are_replaced_need_no_request_of_their_own() -> None:
+    scene = Scene("p=1/new.parquet")
+    replaced = [f"p=1/{n}.parquet" for n in range(20)]
+    for name in (*replaced, "p=2/old.parquet"):
+        scene.store.put(name, b"data")
+        remove = {"path": name, "dataChange": False}
+        scene.more.append({"remove": remove | {"deletionTimestamp": 1}})
+    counting = CountingStore(scene.store)
+    [latest] = scene.store.stat_many(["p=2/old.parquet"])
+    assert latest is not None
+    files = AddedFiles(counting, scene.clock, dated_ms=latest.modified_ms)
+    files.ensure_present("2.json", scene.content(), ["p"])
+    assert counting.names == {"list_from": ["p=1"], "stat_many": []}
+    scene.store.put(replaced[3], b"Data")
+    scene.clock.advance(60_000)
+    with pytest.raises(FilesGoneError, match=r"1 file was written again: 'p=1/3\.parquet'"):
+        files.ensure_present("2.json", scene.content(), ["p"])

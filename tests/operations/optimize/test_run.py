@@ -307,7 +307,8 @@ def test_commit_every_divides_a_run_by_time() -> None:
             self.advance(1000)
             return super().monotonic()
 
-    assert len(run(builder, commit_every_ms=1, clock=Hurried()).versions) == 4
+    clock = Hurried(now_ms=1_800_000_000_000)
+    assert len(run(builder, commit_every_ms=1, clock=clock).versions) == 4
 
 
 def test_only_partitions_that_match_are_planned() -> None:
