@@ -298,11 +298,17 @@ class Model:
                 }
 
     def _take_back(self, place: str, table: Table) -> None:
-        """A lost file may be there again: a sync of a clone copies it a second time."""
+        """A lost file may be there again: a sync of a clone copies it a second time.
+
+        Versions that were committed without its rows may name it too.
+        """
         for path in [path for path in table.lost if self._world.space.entry(path)]:
             table.lost.remove(path)
-            for version, rows in self._gone.pop((place, path), {}).items():
-                facts = table.versions[version]
+            gone = self._gone.pop((place, path), {})
+            for version, facts in table.versions.items():
+                state = self._world.reader.states(place).get(version)
+                names_it = state is not None and path in self._world.reader.paths(place, state)
+                rows = gone.get(version, gone[max(gone)] if gone and names_it else Counter())
                 both = tuple(sorted([*facts.rows, *rows.elements()], key=repr))
                 table.versions[version] = replace(facts, rows=both)
 
