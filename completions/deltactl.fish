@@ -416,6 +416,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from restore' -l to-version -r -
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l to-timestamp -r -d 'Restore the version that was the latest at this time: "2024-01-31 12:00", or "2h" for two hours ago'
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l where -r -a '(__deltactl_ask columns)' -d 'Restore only partitions that match this SQL condition'
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l ignore-missing -d 'Restore the version even if some of its files no longer exist. The rows of these files are lost. The command asks first'
+complete -c deltactl -n '__fish_seen_subcommand_from restore' -l expect-files -r -d 'With --ignore-missing: restore the version only if exactly N of its files cannot be read. Needed if these are more than 5% of its files, or all files of a directory'
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l allow-protocol-downgrade -d 'Also restore the protocol of the earlier version, so that the table loses features that were added later. Without this option, the table has the features of both versions'
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l yes -d 'Do not ask for confirmation'
 complete -c deltactl -n '__fish_seen_subcommand_from restore' -l dry-run -d 'Show what the command would do, and change nothing'

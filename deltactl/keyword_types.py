@@ -162,6 +162,7 @@ class RestoreKeywords(TypedDict, total=False):
     timestamp: datetime | str | None
     where: str | None
     ignore_missing: bool
+    expect_files: int | None
     allow_protocol_downgrade: bool
 
 

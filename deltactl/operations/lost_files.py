@@ -23,6 +23,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
 from deltactl.operations.vacuum.journal import find_past_vacuums
 from deltactl.operations.vacuum.spellings import find_alike
+from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
@@ -100,17 +101,18 @@ def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
 
 
 def find_loss_refusal(
-    snapshot: Snapshot, lost: LostFiles, expected: int | None, way: str
+    uri: str, lost: LostFiles, count: int, total: int, expected: int | None
 ) -> SafetyError | None:
-    """Return why so many files must not be changed, if they must not.
+    """Return why so many files must not be given up, if they must not.
 
-    ``expected`` is the number that the user gave, and ``way`` says how to give it.
+    These are ``count`` of ``total`` files; ``lost`` are those that do not exist. ``expected`` is
+    the number that the user gave.
     """
-    count, total, where = lost.files.num_rows, snapshot.num_files, shlex.quote(snapshot.store.uri)
+    where = shlex.quote(uri)
     if count and lost.num_gone == total:
         return SafetyError(
-            f"none of the {format_count(total, 'file')} of {snapshot.store.uri} exists: nothing "
-            "shows that this is the storage of the table",
+            f"none of the {format_count(total, 'file')} of {uri} exists: nothing shows that this "
+            "is the storage of the table",
             hint="Remount the storage, or copy the files back. If they are lost, restore an older "
             f"version (`deltactl describe-history {where} --restorable`), or create the table "
             "again.",
@@ -118,7 +120,7 @@ def find_loss_refusal(
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
     empty = folders & lost.empty
     if expected is None and count * _MOST_SHARE > total:
-        reason = f"these are more than 5% of the {format_count(total, 'file')} of the table"
+        reason = f"these are more than 5% of the {format_count(total, 'file')}"
     elif expected is None and empty:
         reason = f"the directory {min(empty)!r} has no files at all; perhaps it is not mounted"
     elif expected is not None and expected != count:
@@ -126,22 +128,16 @@ def find_loss_refusal(
     else:
         return None
     return SafetyError(
-        f"{format_count(count, 'file')} would be changed, and {reason}. Nothing was changed",
-        hint=f"Inspect what deleted the files. If they are lost, {way}.",
+        f"{format_count(count, 'file')} cannot be read, and {reason}. Nothing was changed",
+        hint="Inspect what deleted the files. If they are lost, rerun with "
+        f"{option('expect_files', count)}.",
     )
 
 
-def find_live_loss_refusal(
-    snapshot: Snapshot, removed: pa.Table, missing: Sequence[Missing], is_latest: bool
-) -> SafetyError | None:
-    """Return why a restore must not remove files of the latest version that need missing ones.
-
-    The rules are those of ``check --fix missing-files``. A restore of an older version, for which
-    the user accepts missing files, may need more of them.
-    """
-    lost = find_lost(snapshot, missing)
+def find_live_loss_refusal(uri: str, lost: LostFiles, removed: pa.Table) -> SafetyError | None:
+    """Return why a restore must not remove lost files of the latest version."""
     lost = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
-    check = f"deltactl check {shlex.quote(snapshot.store.uri)} --fix"
+    check = f"deltactl check {shlex.quote(uri)} --fix"
     if pc.any(lost.is_vector).as_py():
         return SafetyError(
             f"{lost.files['path'].filter(lost.is_vector)[0].as_py()!r} exists, and only its "
@@ -154,8 +150,7 @@ def find_live_loss_refusal(
                 f"{name!r} does not exist, but can perhaps be restored: {lost.places[name]}",
                 hint=f"Restore it. `{check} missing-files --dry-run` lists all such files.",
             )
-    way = f"run `{check} missing-files --yes --expect-files {lost.files.num_rows}`"
-    return find_loss_refusal(snapshot, lost, None if is_latest else lost.files.num_rows, way)
+    return None
 
 
 def _find_gone(store: Store, names: Iterable[str]) -> list[str]:

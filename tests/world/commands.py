@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from tests.world.reader import UnreadableError
+from tests.world.reader import State, UnreadableError
 from tests.world.runs import address_of, random_run, run_command
 from tests.world.steps import (
     CHANGES,
@@ -126,9 +126,11 @@ def _restore(world: World, chance: Chance) -> None:
     words = ["--to-version", str(version), "--yes"]
     run.target = world.reader.states(place).get(version)
     run.ignores_missing = chance.random() < 0.5
-    words += ["--ignore-missing"] if run.ignores_missing else []
     run.where = chance.choice((None, None, *VALUES)) if _is_partitioned(world, place) else None
     words += ["--where", f"p = '{run.where}'"] if run.where else []
+    if run.ignores_missing:
+        count = _count_unreadable(world, place, run.target, run.where)
+        words += ["--ignore-missing", "--expect-files", str(count)]
     before = table.latest
     ran = run_command(world, chance, "restore", place, words, run)
     if not ran.code and not run.is_disturbed and world.model.tables[place].latest > before:
@@ -138,6 +140,18 @@ def _restore(world: World, chance: Chance) -> None:
         lost = world.reader.paths(place, state) & table.lost
         if lost:
             world.fail("restored version has a missing file", min(lost))
+
+
+def _count_unreadable(world: World, place: str, state: State | None, value: str | None) -> int:
+    """The files of a version, or of a partition of it, that are not as the log says."""
+    adds = [] if state is None else state.files.values()
+    count = 0
+    for add in adds:
+        if value in (None, (add["partitionValues"] or {}).get("p")):
+            entries = [world.space.entry(path) for path in world.reader.paths_of(place, add)]
+            own = world.space.entry(world.reader.file_path(place, add["path"]))
+            count += None in entries or own is None or own.size != add["size"]
+    return count
 
 
 def _is_partitioned(world: World, place: str) -> bool:

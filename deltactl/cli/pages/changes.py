@@ -111,8 +111,8 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     from deltactl.operations.missing_files import needs_missing
 
     way = "To undo it:"
-    if pc.any(needs_missing(plan.removed, plan.missing)).as_py():
-        where.append("--ignore-missing")
+    if missing := pc.sum(needs_missing(plan.removed, plan.missing)).as_py():
+        where += ["--ignore-missing", "--expect-files", str(missing)]
         way = "To undo it, still without the files that are missing:"
     undo = typed_command(["restore", table, "--to-version", str(plan.version), *where])
     yield Section(way, code=undo)

@@ -32,6 +32,13 @@ class RestoreOptions:
         "Restore the version even if some of its files no longer exist. The rows of these files "
         "are lost. The command asks first",
     )
+    expect_files: int | None = safety_option(
+        None,
+        "With --ignore-missing: restore the version only if exactly N of its files cannot be read. "
+        "Needed if these are more than 5% of its files, or all files of a directory",
+        metavar="N",
+        least=0,
+    )
     allow_protocol_downgrade: bool = safety_option(
         False,
         "Also restore the protocol of the earlier version, so that the table loses features that "
@@ -47,6 +54,11 @@ class RestoreOptions:
                 if both
                 else f"restore needs {option('version')} or {option('timestamp')}",
                 hint="Give one of them; `deltactl describe-history TABLE` lists the versions.",
+            )
+        if self.expect_files is not None and not self.ignore_missing:
+            raise UsageError(
+                f"{option('expect_files')} needs {option('ignore_missing')}",
+                hint=f"Add {option('ignore_missing', True)}, or omit {option('expect_files')}.",
             )
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(

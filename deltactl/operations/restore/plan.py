@@ -36,7 +36,8 @@ class RestorePlan:
     """The plan of a restore of ``version`` to ``target_version``.
 
     ``added`` and ``removed`` are the files to add and to remove, rows of ``ADD_SCHEMA``; ``lost``
-    are the files of the target that cannot be read, because of ``missing`` files. ``renumbered``
+    are the files of the target that cannot be read, because of ``missing`` files; it needs
+    ``wanted_files``. ``renumbered``
     are files of both versions that get the row ids of the target again. ``state`` is ``None`` if
     only the files of some partitions are restored; then ``undone`` are the later versions that
     changed these partitions.
@@ -54,6 +55,7 @@ class RestorePlan:
     state: RestoredState | None = field(repr=False)
     is_empty: bool
     diff: VersionDiff = field(repr=False)
+    wanted_files: int
     files_after: int
     bytes_after: int
     undone: tuple[int, ...] = ()
@@ -158,6 +160,7 @@ def plan_restore(
         None if predicate is not None else state,
         is_empty,
         compare_snapshots(current, after, (removed, added), current.version, context.warn),
+        wanted.num_files,
         num_files,
         size_bytes,
         ()

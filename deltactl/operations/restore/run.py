@@ -21,7 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.lost_files import find_live_loss_refusal
+from deltactl.operations.lost_files import find_live_loss_refusal, find_loss_refusal, find_lost
 from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -137,13 +137,9 @@ def _find_refusal(
     if refusal is None and plan.missing and not options.ignore_missing:
         return _explain_missing(versions, plan)
     if refusal is None and plan.missing:
-        is_latest = versions.target is versions.current
-        refusal = find_live_loss_refusal(versions.current, plan.removed, plan.missing, is_latest)
-    if refusal is None and plan.lost.num_rows and not plan.files_after:
-        return SafetyError(
-            f"no file of version {plan.target_version} exists: nothing shows that this is the "
-            "storage of the table",
-            hint="Remount the storage, copy the files back, or choose another version.",
+        lost, uri = find_lost(versions.target, plan.missing), versions.log.uri
+        refusal = find_live_loss_refusal(uri, lost, plan.removed) or find_loss_refusal(
+            uri, lost, plan.lost.num_rows, plan.wanted_files, options.expect_files
         )
     return refusal
 

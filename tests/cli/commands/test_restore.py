@@ -103,9 +103,10 @@ def test_the_undo_of_a_restore_that_dropped_missing_files_works(
     ran = cli("restore", "events", "--to-version", "1", "--dry-run")
     assert ("real run would be refused" in ran.err, "To do it" in ran.out) == (True, False)
     before = version()
-    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
+    words = ["--ignore-missing", "--expect-files", "1"]
+    ran = cli("restore", "events", "--to-version", "1", *words, "--yes")
     command = ran.out.splitlines()[-1].split()
-    assert command == f"deltactl restore events --to-version {before} --ignore-missing".split()
+    assert command == [*f"deltactl restore events --to-version {before}".split(), *words]
     assert cli(*command[1:], "--yes").code == 0
 
 
@@ -115,13 +116,19 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("restore", "events", "--to-version", "1")
     assert ran.code == 6
     assert path.name in ran.err
-    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing")
+    words: tuple[str, ...] = ("restore", "events", "--to-version", "1", "--ignore-missing")
+    ran = cli(*words, "--yes")
+    assert (ran.code, version()) == (6, 3)
+    assert "1 file cannot be read, and these are more than 5% of the 2 files" in ran.err
+    assert "rerun with --expect-files 1" in ran.err
+    words += ("--expect-files", "1")
+    ran = cli(*words)
     assert ran.code == 6
     assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
     assert "Nothing was changed." in ran.err
     assert "1 file is missing: the new version will lack their rows." in ran.err
     assert version() == 3
-    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
+    ran = cli(*words, "--yes")
     assert (ran.code, version()) == (0, 4)
     assert f"Missing (1)\n  p=a/{path.name}\n      reason: it does not exist\n" in ran.out
 

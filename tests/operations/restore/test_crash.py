@@ -21,7 +21,11 @@ from tests.support.table_builder import START_MS, Column, TableBuilder
 
 pytestmark = pytest.mark.thorough
 
-OPTIONS: list[dict[str, Any]] = [{}, {"where": "p = 'a'"}, {"ignore_missing": True}]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"where": "p = 'a'"},
+    {"ignore_missing": True, "expect_files": 1},
+]
 
 
 class Stage:

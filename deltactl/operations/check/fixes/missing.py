@@ -148,10 +148,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
             "cannot be read, because the rows of the missing files are lost"
         )
     refusal = find_append_only_refusal(CommitBase.of(snapshot)) or find_loss_refusal(
-        snapshot,
-        chosen,
-        options.expect_files,
-        f"rerun with {option('expect_files', chosen.files.num_rows)}",
+        log.uri, chosen, chosen.files.num_rows, snapshot.num_files, options.expect_files
     )
     return FixPlan(report, partial(_commit, log, snapshot, chosen, context), refusal)
 
