@@ -86,7 +86,11 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
                 "another retention than that of the table, which Spark ignores",
             ),
             ("commits nothing", vacuum.HELD, "nothing to delete: no commit, other than Spark"),
-            ("replaces only", clone.HELD, "REPLACE of another table, refused other than Spark"),
+            (
+                "replaces only",
+                clone.HELD,
+                "REPLACE of another table is refused, though Spark takes an empty one",
+            ),
             ("keeps deletion vectors", clone.SCENES, "deletion vectors with a clone between"),
             ("takes no feature", clone.SCENES, "delta.minWriterVersion = 7 is refused"),
             ("clones Delta tables only", clone.SCENES, "bare Parquet files"),

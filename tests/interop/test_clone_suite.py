@@ -37,9 +37,9 @@ HELD: Final = {
     ),
     "the target is a Delta table": f"{_RUN}test_places_that_are_refused",
     "the target has other files": f"{_RUN}test_places_that_are_refused",
-    "into itself, refused other than Spark": f"{_RUN}test_places_that_are_refused",
+    "into itself is refused": f"{_RUN}test_places_that_are_refused",
     "REPLACE": f"{_REPLACE}test_the_new_version_is_that_of_the_source_and_the_old_one_stays",
-    "REPLACE of another table, refused other than Spark": (
+    "REPLACE of another table is refused, though Spark takes an empty one": (
         f"{_REPLACE}test_other_tables_are_not_replaced"
     ),
     "transactions of the source do not travel": (

@@ -264,12 +264,6 @@ def test_two_links_to_one_file_are_refused(tmp_path: Path, target: str) -> None:
     assert not (root / "_delta_log").exists()
 
 
-def test_a_partition_folder_may_begin_with_an_underscore(tmp_path: Path) -> None:
-    write(tmp_path, "_p=1/1.parquet", {"id": [1]})
-    convert(str(tmp_path))
-    assert_all_read(tmp_path, [{"id": 1, "_p": 1}])
-
-
 def test_data_without_an_ending_as_hive_writes_it(tmp_path: Path) -> None:
     write(tmp_path, "dt=2024-01-01/000000_0", {"id": [1]})
     (tmp_path / "dt=2024-01-01/MANIFEST").write_text("no parquet")
