@@ -6,23 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone, list_rows
+from deltactl.operations.erased.report import COUNTS
 from deltactl.units import format_count, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.erased.report import ErasedReport
-
-_COUNTS = {
-    "names": "names listed",
-    "log_files": "log files",
-    "data_files": "data files opened",
-    "rows": "rows read",
-    "files_skipped": "data files skipped by partition values",
-    "groups_skipped": "row groups skipped by statistics",
-    "text_files": "other files",
-    "gone": "removed files that do not exist",
-    "vectors": "deletion vector files, not searched: they have no values",
-    "old_versions": "old object versions",
-}
 
 
 def describe_erased(report: ErasedReport) -> Iterator[Section]:
@@ -66,7 +54,7 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
 
 
 def _describe_scope(report: ErasedReport) -> Section:
-    counts = ((label, getattr(report.counts, name)) for name, label in _COUNTS.items())
+    counts = ((label, report.counts.get(name)) for name, label in COUNTS.items())
     return Section(
         Tone.STRONG("Searched"),
         facts=[

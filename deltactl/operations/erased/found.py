@@ -1,17 +1,47 @@
-"""Collect what a search finds, and what it could not read, over a table and its clones."""
+"""What a search finds and what it cannot read: of a task, and of a table and its clones."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, SearchCounts
-from deltactl.operations.erased.tasks import Searched, Unread
+from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, Unread
 from deltactl.operations.run_context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Values in one place: rows or entries of a file, or entries of several ``files``.
+
+    ``name`` is the file; empty if it is not needed. ``part`` is what has the values.
+    """
+
+    place: str
+    name: str = ""
+    rows: int | None = None
+    entries: int | None = None
+    part: str | None = None
+    files: int = 1
+
+
+@dataclass(slots=True)
+class Searched:
+    """The result of a task, with the counts that :class:`ErasedReport` has."""
+
+    hits: list[Hit] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __iadd__(self, other: Searched) -> Searched:
+        """Add another result."""
+        self.hits += other.hits
+        self.unread += other.unread
+        self.counts.update(other.counts)
+        return self
 
 
 @dataclass(slots=True)
@@ -24,9 +54,9 @@ class Found:
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     unsearchable: dict[str, None] = field(default_factory=dict)
-    unseen: dict[str, None] = field(default_factory=lambda: dict.fromkeys(UNSEEN))
-    counts: SearchCounts = field(default_factory=SearchCounts)
+    counts: Counter[str] = field(default_factory=Counter)
     engine: tuple[str, str] = ("local", "")
+    _named: set[tuple[str, str, str]] = field(default_factory=set)
     _digest: Any = field(default_factory=sha256)
 
     def ensure_running(self) -> None:
@@ -38,45 +68,34 @@ class Found:
         if self.context.is_cancelled:
             raise InterruptedRunError("interrupted")
 
-    def add(
-        self,
-        name: str,
-        *,
-        files: int,
-        rows: int | None = None,
-        entries: int | None = None,
-        until_ms: int | None = None,
-        part: str | None = None,
-    ) -> None:
-        """Add findings of one place of the table."""
-        place = self.places.setdefault((self.table, name), Place(self.table, name))
-        place.files += files
-        place.rows = rows if place.rows is None else place.rows + (rows or 0)
-        place.entries = entries if place.entries is None else place.entries + (entries or 0)
+    def add(self, hit: Hit, until_ms: int | None = None) -> None:
+        """Add values in one place of the table; a file counts once."""
+        place = self.places.setdefault((self.table, hit.place), Place(self.table, hit.place))
+        key = self.table, hit.place, hit.name
+        place.files += 0 if hit.name and key in self._named else hit.files
+        if hit.rows is None:
+            self._named.add(key)
+            place.entries = (place.entries or 0) + (hit.entries or 0)
+        else:
+            place.rows = (place.rows or 0) + hit.rows
         place.until_ms = max(filter(None, (place.until_ms, until_ms)), default=None)
-        if part is not None:
-            place.parts[part] = None
-
-    def take(self, searched: Searched) -> None:
-        """Add the counts of data files, and those that could not be read."""
-        self.counts.data_files += searched.num_files
-        self.counts.rows += searched.num_rows
-        self.counts.groups_skipped += searched.num_groups_skipped
-        self.counts.gone += searched.num_gone
-        self.unread += [replace(it, name=mask_values(it.name)) for it in searched.unread]
+        if hit.part is not None:
+            place.parts[hit.part] = None
 
     def add_unread(self, name: str, place: str, error: Exception) -> None:
         """Add a file that could not be read."""
-        self.unread.append(Unread.of(mask_values(name), place, error))
+        self.unread.append(Unread.of(name, place, error))
 
     def note_searched(self, *parts: object) -> None:
-        """Add something that was searched to the digest."""
-        self._digest.update(repr(parts).encode("utf-8", "backslashreplace"))
+        """Add something that was searched to the digest: buffers, or values."""
+        for part in parts:
+            is_bytes = isinstance(part, bytes | memoryview)
+            self._digest.update(part if is_bytes else repr(part).encode("utf-8", "replace"))
 
     def report(self, tables: Sequence[tuple[str, int]], predicate: str | None) -> ErasedReport:
         """Return the report."""
         places = tuple(self.places.values())
-        self.note_searched(predicate, tables, self.counts, places, self.unread)
+        self.note_searched(predicate, tables, sorted(self.counts.items()), places, self.unread)
         return ErasedReport(
             version=tables[0][1],
             searched_ms=self.now_ms,
@@ -87,13 +106,7 @@ class Found:
             places=places,
             unread=tuple(self.unread),
             unsearchable=tuple(self.unsearchable),
-            unseen=tuple(self.unseen),
+            unseen=UNSEEN,
             counts=self.counts,
             digest=self._digest.hexdigest(),
         )
-
-
-def mask_values(name: str) -> str:
-    """Return the name of a file without the values in the names of its directories."""
-    directory, slash, base = name.rpartition("/")
-    return re.sub(r"=[^/]*", "=*", directory) + slash + base

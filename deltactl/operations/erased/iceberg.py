@@ -15,34 +15,35 @@ import pyarrow as pa
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from deltactl.operations.erased.sought import TRUNCATED, SoughtTexts, has_any
+from deltactl.operations.erased.sought import TRUNCATED, Sought, count_true
 from deltactl.operations.iceberg_metadata import StoreFile
 
 _BOUNDS = frozenset({"lower_bounds", "upper_bounds"})
 _SUMMARY = frozenset({"lower_bound", "upper_bound"})
 
 
-def manifest_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
+def manifest_has_value(name: str, data: bytes, sought: Sought) -> bool:
     """Return whether a manifest, or a list of manifests, has a value.
 
     Raises:
         Exception: it cannot be read; pyiceberg raises errors of several libraries.
     """
-    encoded = {form for value in texts.values for form in _encode(value)}
-    plain = {_as_in_partition(value) for value in texts.values}
-    spelled = frozenset(texts.words + texts.numbers)
-    strings: list[str] = []
+    encoded = {form for value in sought.values for form in _encode(value)}
+    plain = {_as_in_partition(value) for value in sought.values}
+    texts: dict[bool, list[str]] = {True: [], False: []}
     with AvroFile[Any](StoreFile(name, data)) as records:
         for record in records:
             for path, value in _leaves(record, records.schema.as_struct(), ()):
-                if isinstance(value, bytes) and "partition" not in path:
-                    if _is_sought(path, texts) and _is_bound(value, encoded):
+                is_partition = "partition" in path
+                if isinstance(value, bytes) and not is_partition:
+                    if _is_sought(path, sought) and _is_bound(value, encoded):
                         return True
-                elif "partition" in path and (value in plain or str(value) in spelled):
+                elif is_partition and value in plain:
                     return True
-                elif isinstance(value, str):
-                    strings.append(value)
-    return has_any(pa.array(strings, pa.string()), texts)
+                elif isinstance(value, str) or is_partition:
+                    texts[is_partition].append(str(value))
+    masks = (sought.in_texts(pa.array(it, pa.string()), numbers) for numbers, it in texts.items())
+    return any(map(count_true, masks))
 
 
 def _leaves(value: Any, kind: IcebergType, path: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
@@ -62,11 +63,11 @@ def _leaves(value: Any, kind: IcebergType, path: tuple[Any, ...]) -> Iterator[tu
             yield path, value
 
 
-def _is_sought(path: tuple[Any, ...], texts: SoughtTexts) -> bool:
+def _is_sought(path: tuple[Any, ...], sought: Sought) -> bool:
     """Return whether bytes are a bound of a column of the predicate, or of any partition."""
     if path[-1] in _SUMMARY:
         return True
-    return path[-2] in _BOUNDS and (not texts.field_ids or path[-1] in texts.field_ids)
+    return path[-2] in _BOUNDS and (not sought.field_ids or path[-1] in sought.field_ids)
 
 
 def _is_bound(value: bytes, encoded: Collection[bytes]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,16 +17,35 @@ from deltactl.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from deltactl.operations.erased.tasks import HIDDEN, LIVE, Unread
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count, format_timestamp
 
-LATEST = "latest commit"
-OLDER, UNREFERENCED = "files of older versions", "unreferenced files"
-CHANGES, QUARANTINE = "change data", "quarantine"
-VERSIONS, PATHS = "old object versions", "names of directories"
-MANIFESTS, ICEBERG = "symlink manifests", "Iceberg metadata"
-OWN, OTHER, CLONES = "records of deltactl", "other files", "clones"
+
+class Where(StrEnum):
+    """The places that are searched."""
+
+    LIVE = "live rows"
+    HIDDEN = "rows that deletion vectors hide"
+    OLDER = "files of older versions"
+    CHANGES = "change data"
+    UNREFERENCED = "unreferenced files"
+    QUARANTINE = "quarantine"
+    VERSIONS = "old object versions"
+    PATHS = "names of files and directories"
+    LATEST = "latest commit"
+    COMMITS = "commits"
+    CHECKPOINTS = "checkpoints"
+    CHECKSUMS = "checksums"
+    OTHER_LOG = "other files of the log"
+    MANIFESTS = "symlink manifests"
+    ICEBERG = "Iceberg metadata"
+    OWN = "records of deltactl"
+    OTHER = "other files"
+    CLONES = "clones"
+
+
+TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
+"""Places of files that are neither data nor of the log."""
 
 DELETE: Final = "delete"
 _PURGE: Final = "deltactl optimize {} --purge"
@@ -37,23 +58,23 @@ _MANIFEST: Final = "deltactl generate-manifest {}"
 
 # For each place: what keeps the values, and the steps that end it, in the order of the steps.
 _KEPT: Final[dict[str, tuple[str, Sequence[str]]]] = {
-    LIVE: ("the latest version", (DELETE, _PURGE, _VACUUM)),
-    HIDDEN: ("the data files of the latest version", (_PURGE, _VACUUM)),
-    OLDER: ("the retention of removed files, for time travel", (_VACUUM,)),
-    CHANGES: ("the retention of removed files, for the change data feed", (_VACUUM,)),
-    UNREFERENCED: ("nothing: no action of the log names them", (_VACUUM_UNKNOWN,)),
-    QUARANTINE: ("the quarantine of a vacuum", (_EMPTY_QUARANTINE,)),
-    VERSIONS: ("the versioning of the bucket: use a lifecycle rule of the bucket", ()),
-    PATHS: ("the files below, or an empty directory", (_VACUUM_ALL,)),
-    LATEST: ("the log: it can be deleted only after a later version exists", (_CLEANUP,)),
-    "commits": ("the retention of the log", (_CLEANUP,)),
-    "checkpoints": ("the retention of the log, if they are not the latest", (_CLEANUP,)),
-    "checksums": ("the retention of the log", (_CLEANUP,)),
-    "other files of the log": ("the log: delete the file if no writer needs it", (_CLEANUP,)),
-    MANIFESTS: ("the manifests of the latest run", (_MANIFEST,)),
-    ICEBERG: ("the Iceberg metadata, which Delta on Spark writes and expires", ()),
-    OWN: ("deltactl, which does not need the records of vacuums that cannot be undone", ()),
-    OTHER: ("nothing that deltactl knows: delete the files", ()),
+    Where.LIVE: ("the latest version", (DELETE, _PURGE, _VACUUM)),
+    Where.HIDDEN: ("the data files of the latest version", (_PURGE, _VACUUM)),
+    Where.OLDER: ("the retention of removed files, for time travel", (_VACUUM,)),
+    Where.CHANGES: ("the retention of removed files, for the change data feed", (_VACUUM,)),
+    Where.UNREFERENCED: ("nothing: no action of the log names them", (_VACUUM_UNKNOWN,)),
+    Where.QUARANTINE: ("the quarantine of a vacuum", (_EMPTY_QUARANTINE,)),
+    Where.VERSIONS: ("the versioning of the bucket: use a lifecycle rule of the bucket", ()),
+    Where.PATHS: ("files with these names, files below, or an empty directory", (_VACUUM_ALL,)),
+    Where.LATEST: ("the log: it can be deleted only after a later version exists", (_CLEANUP,)),
+    Where.COMMITS: ("the retention of the log", (_CLEANUP,)),
+    Where.CHECKPOINTS: ("the retention of the log, if they are not the latest", (_CLEANUP,)),
+    Where.CHECKSUMS: ("the retention of the log", (_CLEANUP,)),
+    Where.OTHER_LOG: ("the log: delete the file if no writer needs it", (_CLEANUP,)),
+    Where.MANIFESTS: ("the manifests of the latest run", (_MANIFEST,)),
+    Where.ICEBERG: ("the Iceberg metadata, which Delta on Spark writes and expires", ()),
+    Where.OWN: ("deltactl, which does not need the records of vacuums that cannot be undone", ()),
+    Where.OTHER: ("nothing that deltactl knows: delete the files", ()),
 }
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 STEPS: Final = (DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
@@ -61,14 +82,58 @@ STEPS: Final = (DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTIN
 
 _ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, PartialSuccessError)
 
+COUNTS: Final = {
+    "names": "names listed",
+    "log_files": "log files",
+    "data_files": "data files opened",
+    "rows": "rows read",
+    "files_skipped": "data files skipped by partition values",
+    "groups_skipped": "row groups skipped by statistics",
+    "text_files": "other files",
+    "gone": "removed files that do not exist",
+    "vectors": "deletion vector files, not searched: they have no values",
+    "old_versions": "old object versions",
+}
+"""The extent of a search; ``old_versions``, with deleted objects, are absent if none can exist."""
+
 UNSEEN: Final = (
     "copies elsewhere: exports, deep clones, tables that were computed from this one",
     "shallow clones that are not recorded in the table",
-    "backups and snapshots of the storage, and storage that is mounted elsewhere",
+    "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
+    "that is mounted elsewhere",
     "caches of engines, results of queries, and logs of programs",
     "blocks of a disk that a file system no longer uses",
 )
 """What no search of the table's storage can see."""
+
+
+class NoColumnError(DataFileError):
+    """A file without an action in the log, and without a column of the predicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What could not be searched; ``code`` and ``exit_code`` are those of an error."""
+
+    name: str
+    place: str
+    code: str
+    reason: str
+    exit_code: int = DataFileError.exit_code
+
+    @classmethod
+    def of(cls, name: str, place: str, error: Exception) -> Unread:
+        """Return the file with a reason that has no text of the file or of its name."""
+        kind = type(error.__cause__ or error).__name__
+        reason = error.message if isinstance(error, NoColumnError) else f"unreadable: {kind}"
+        if isinstance(error, ImportError):
+            reason = "to read it, install deltactl[iceberg]"
+        known = error if isinstance(error, DeltactlError) else DataFileError("")
+        is_known = isinstance(known, StorageError | UnsupportedFeatureError)
+        exit_code = known.exit_code if is_known else DataFileError.exit_code
+        directory, slash, base = name.rpartition("/")
+        masked = re.sub(r"=[^/]*", "=*", directory) + slash + base
+        return cls(masked, place, known.code, reason, exit_code)
 
 
 @dataclass(slots=True)
@@ -120,28 +185,6 @@ def spell_step(step: str, table: str, predicate: str) -> str:
     return step.format(shlex.quote(table))
 
 
-@dataclass(slots=True)
-class SearchCounts:
-    """The extent of a search. ``names``: of the listings; ``log_files``: those that were read.
-
-    ``rows`` were read in ``data_files``; ``files_skipped`` were not opened, because of their
-    partition values, and ``groups_skipped`` row groups not read, because of their footers.
-    ``gone``: files of older versions that do not exist any more. ``vectors``: files of deletion
-    vectors, which have no values. ``old_versions``: old object versions, and deleted objects.
-    """
-
-    names: int = 0
-    log_files: int = 0
-    data_files: int = 0
-    rows: int = 0
-    files_skipped: int = 0
-    groups_skipped: int = 0
-    text_files: int = 0
-    gone: int = 0
-    vectors: int = 0
-    old_versions: int | None = None
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedReport(ShortRepr):
     """The outcome of a search; it has no value of a column but those in the predicate.
@@ -162,7 +205,7 @@ class ErasedReport(ShortRepr):
     unread: tuple[Unread, ...]
     unsearchable: tuple[str, ...]
     unseen: tuple[str, ...]
-    counts: SearchCounts
+    counts: Mapping[str, int]
     digest: str
 
     def _counts(self) -> dict[str, int]:
@@ -204,7 +247,6 @@ class ErasedReport(ShortRepr):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; times RFC 3339."""
-        counts = self.counts
         return {
             "erased": self.is_erased,
             "predicate": self.predicate,
@@ -218,6 +260,8 @@ class ErasedReport(ShortRepr):
             ],
             "unsearchable": list(self.unsearchable),
             "unseen": list(self.unseen),
-            "counts": {name: getattr(counts, name) for name in SearchCounts.__slots__},
+            "counts": {
+                it: self.counts.get(it, None if it == "old_versions" else 0) for it in COUNTS
+            },
             "digest": self.digest,
         }

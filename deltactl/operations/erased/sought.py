@@ -1,13 +1,15 @@
-"""Resolve a predicate for each schema of a table, and find what to look for in texts and bounds.
+"""Find the values that a predicate asks for, and their spellings in texts.
 
-A name is that of a column in any schema that the log still has. The column is then followed by its
-physical name and field id, so that renamed and dropped columns are found.
+A text may have a value in any form: in JSON (also JSON in JSON), in quotes of SQL, in a URL, in the
+name of a directory. So each character is found as itself and by its escapes, however often they
+are escaped, and no text is decoded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,136 +20,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, PredicateError
-from deltactl.operations.predicate.bounds import columns_of, held_by
+from deltactl.operations.erased.schemas import Variant
+from deltactl.operations.predicate.bounds import columns_of
 from deltactl.operations.predicate.literals import Constant, find_nearest
-from deltactl.operations.predicate.parse import parse_term
-from deltactl.operations.predicate.sql import spell_name
-from deltactl.operations.predicate.terms import (
-    Column,
-    ColumnRows,
-    Comparison,
-    Junction,
-    Membership,
-    Term,
-)
-from deltactl.protocol.actions import Metadata
-from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.paths import hive_unescape
-from deltactl.protocol.schema import PHYSICAL_NAME_KEY, Field, StructType
-from deltactl.protocol.stats import FieldPath
-from deltactl.protocol.stats_decoding import parse_stats, stats_type
-from deltactl.suggest import with_suggestion
+from deltactl.operations.predicate.terms import Column, Comparison, Junction, Membership, Term
 
 TRUNCATED: Final = 16
 """A bound of so many characters may be the first part of a longer value (Iceberg; Delta: 32)."""
 
-_EDGE: Final = "[^0-9A-Za-z_]"
-_SUFFIX: Final = "(?:BD|[DFLSY])?"  # the type of a number in Spark's SQL
-_SPELLINGS_AT_ONCE: Final = 200
-_STATS: Final = r"^\s*[^\s]"
+_ESCAPE: Final = r"\\+[nrtbf]|\\+u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}"
+_CONTROLS: Final = dict(zip("\n\r\t\b\f", "nrtbf", strict=True))
+_LETTERS: Final = "0-9A-Za-z"
+_EQUALS: Final = "(?:=|%(?:25)*3[Dd])"
+_NUMBER_START: Final = f"(?:^|[^{_LETTERS}_.]|{_ESCAPE})"
+_NUMBER_END: Final = r"(?:BD|[DFLSYZ])?(?:$|[^0-9A-Za-z_.]|\.(?:$|[^0-9]))"  # with Spark's types
+# Longer spellings are found by their first characters.
+_MOST_CHARACTERS: Final = 256
+_PATTERN_CHARACTERS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """The predicate over one schema; ``fields`` has the path to the field of each column."""
+class Sought:
+    """The values that a predicate asks for by ``=`` and ``IN``, and patterns of their spellings.
 
-    metadata: Metadata
-    term: Term
-    columns: Mapping[str, Column]
-    fields: Mapping[str, tuple[Field, ...]]
-
-    @property
-    def paths(self) -> Mapping[str, FieldPath]:
-        """Return the physical paths of the columns."""
-        return {name: tuple(f.physical_name for f in path) for name, path in self.fields.items()}
-
-    @property
-    def place(self) -> tuple[object, ...]:
-        """Return what identifies the columns, whatever their types."""
-        if self.metadata.column_mapping_mode != "id":
-            return tuple(sorted(self.paths.values()))
-        return tuple(sorted(str([f.field_id for f in path]) for path in self.fields.values()))
-
-    @property
-    def partition_names(self) -> frozenset[str]:
-        """Return the columns that partition the table in this schema."""
-        return frozenset(self.columns) & set(self.metadata.partition_columns)
-
-
-def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Variant, ...]:
-    """Return the predicate over each schema that has its columns, grouped by their places.
-
-    ``schemas`` begin with the latest one, and so do the variants of a place.
-
-    Raises:
-        PredicateError: it cannot be parsed, or no schema has its columns.
-    """
-    schemas = list(schemas)
-    known = dict.fromkeys(name for it in schemas for name, _ in _fields_of(it.schema))
-
-    def explain(name: str) -> PredicateError:
-        return PredicateError(
-            with_suggestion(f"no schema in the log has the column {name!r}", name, known),
-            hint=f"Use these columns: {', '.join(map(spell_name, known))}. Write strings in "
-            "quotes, and a field of a struct as `struct.field` without quotes.",
-        )
-
-    found: dict[object, Variant] = {}
-    errors: list[PredicateError] = []
-    for metadata, fields in _each_fields(schemas):
-        flat = (
-            Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
-            for name, path in fields.items()
-        )
-        try:
-            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
-        except PredicateError as error:
-            errors.append(error)
-            continue
-        used = {name: fields[name] for name in columns}
-        variant = Variant(metadata, term, columns, used)
-        types = tuple(str(c.type) for c in columns.values())
-        found.setdefault((variant.place, types, variant.partition_names), variant)
-    if not found:
-        raise next((it for it in errors if "no schema" not in it.message), errors[0])
-    if not all(it.columns for it in found.values()):
-        raise PredicateError(
-            "the predicate uses no column", hint="Write a condition, such as user_id = 42."
-        )
-    return tuple(sorted(found.values(), key=lambda it: str(it.place)))
-
-
-def _each_fields(
-    schemas: Iterable[Metadata],
-) -> Iterator[tuple[Metadata, dict[str, tuple[Field, ...]]]]:
-    """Yield each schema, and its fields by name; twice if a name with a dot can mean two."""
-    for metadata in schemas:
-        pairs = list(_fields_of(metadata.schema))
-        yield metadata, dict(pairs)
-        if len(dict(pairs)) < len(pairs):
-            yield metadata, dict(reversed(pairs))
-
-
-def _fields_of(
-    struct: StructType, above: tuple[Field, ...] = ()
-) -> Iterator[tuple[str, tuple[Field, ...]]]:
-    """Yield the columns, and the fields of structs as ``struct.field``."""
-    for field in struct.fields:
-        path = (*above, field)
-        yield ".".join(it.name for it in path), path
-        if isinstance(field.type, StructType):
-            yield from _fields_of(field.type, path)
-
-
-@dataclass(frozen=True, slots=True)
-class SoughtTexts:
-    """The spellings of the values that a predicate asks for by ``=`` and ``IN``.
-
-    ``words`` are found anywhere; ``numbers``, of other types than strings, only where a text cannot
-    mean anything else. ``names`` are those of the columns, ``field_ids`` their ids, if all have
-    one. ``values`` are the values themselves.
+    ``words`` are strings, which are found anywhere; ``numbers`` are patterns of values of other
+    types, which are found only where a text cannot mean anything else. ``names`` are those of the
+    columns, ``field_ids`` their ids, if all have one. ``values`` are the values themselves.
     """
 
     words: tuple[str, ...]
@@ -156,49 +54,113 @@ class SoughtTexts:
     field_ids: frozenset[int] = frozenset()
     values: tuple[pa.Scalar, ...] = ()
 
-    def mask(self, texts: pa.Array, *, numbers: bool) -> pa.Array:
-        """Return which texts have a value, as a word of its own."""
-        patterns = [_bounded(it) for it in self.words]
-        patterns += [_bounded(it, _SUFFIX) for it in self.numbers] if numbers else []
-        return _search(texts, patterns)
+    def in_texts(self, texts: pa.Array, numbers: pa.Array | bool = False) -> pa.Array:
+        """Return which texts have a value; ``numbers``: whether a number can be one."""
+        found = _search(texts, [*map(_word, self.words), *self._named(), *self._in_folders()])
+        with_numbers = _search(texts, [_NUMBER_START + it + _NUMBER_END for it in self.numbers])
+        return pc.or_(found, pc.and_(with_numbers, numbers))
 
-    def mask_paths(self, names: pa.Array) -> pa.Array:
-        """Return which paths have a value in the name of a directory."""
-        directories = pc.replace_substring_regex(names, r"[^/]*$", "")
-        words = [_bounded(it) for it in self.words]
-        numbers = [f"={re.escape(it)}/" for it in self.numbers]
-        found = _search(directories, [*words, *numbers])
-        escaped = pc.fill_null(pc.match_substring(directories, "%"), False)
-        texts = [hive_unescape(it) for it in directories.filter(escaped).to_pylist()]
-        plain = _search(pa.array(texts, pa.string()), [*words, *numbers])
-        either = pc.or_(found.filter(escaped), plain)
-        return pc.replace_with_mask(found, escaped, either)
+    def in_paths(self, paths: pa.Array) -> pa.Array:
+        """Return which paths of files have a value: not as a plain word in the name of the file."""
+        words = [_word(it, before_slash=_is_plain(it)) for it in self.words]
+        return _search(paths, [*words, *self._named(), *self._in_folders()])
 
-    def names_column(self, text: str) -> bool:
-        """Return whether a text has the name of a column."""
-        return any(name in text for name in self.names)
+    def in_stats(self, stats: pa.Array) -> pa.Array:
+        """Return which statistics have a value of a column in any form, as a wrong type.
+
+        The counts of nulls are left out.
+        """
+        values = [*map(_escaped, self.words), *self.numbers]
+        names = "|".join(map(_escaped, self.names))
+        start, end = rf'"(?:{names})"\s*:\s*(?:\[[^\]]*)?"?', r'(?:"|\s*[,}\]])'
+        patterns = [start + it + end for it in values]
+        found = _search(stats, patterns)
+        left = pc.replace_substring_regex(stats.filter(found), _NULL_COUNTS, "")
+        return pc.replace_with_mask(found, found, _search(left, patterns))
+
+    def name_a_column(self, texts: pa.Array) -> pa.Array:
+        """Return which texts have the name of a column."""
+        edge = f"[^{_LETTERS}]"
+        return _search(texts, [f"(?:^|{edge}){_escaped(it)}(?:{edge}|$)" for it in self.names])
 
     def prefixes(self) -> pa.Array:
         """Return the texts that a truncated bound of a value may have."""
         ends = ((it, range(TRUNCATED, len(it))) for it in self.words)
         return pa.array(sorted({it[:end] for it, range_ in ends for end in range_}), pa.string())
 
+    def _in_folders(self) -> Iterator[str]:
+        """Yield the forms of numbers as names of directories: of partitions."""
+        return (f"{_EQUALS}{it}/" for it in self.numbers)
 
-def _bounded(text: str, suffix: str = "") -> str:
-    before = f"(?:^|{_EDGE})" if re.match(r"[0-9A-Za-z_]", text) else ""
-    after = f"(?:{_EDGE}|$)" if re.search(r"[0-9A-Za-z_]$", text) else ""
-    return before + re.escape(text) + suffix + after
-
-
-def _search(texts: pa.Array, patterns: Sequence[str]) -> pa.Array:
-    found = pa.repeat(pa.scalar(False), len(texts))
-    for start in range(0, len(patterns), _SPELLINGS_AT_ONCE):
-        pattern = f"(?s){'|'.join(patterns[start : start + _SPELLINGS_AT_ONCE])}"
-        found = pc.or_(found, pc.fill_null(pc.match_substring_regex(texts, pattern), False))
-    return found
+    def _named(self) -> Iterator[str]:
+        """Yield the forms of values behind the name of a column, as in names of files."""
+        names = "|".join(map(_escaped, self.names))
+        end = f"(?:$|[^{_LETTERS}.]|[.](?:$|[^0-9]))"
+        yield from (f"{_EQUALS}{it}(?:$|[^{_LETTERS}])" for it in self.words if _is_plain(it))
+        yield from (f"(?:{names}){_EQUALS}{it}{end}" for it in self.numbers)
 
 
-def find_texts(variants: Sequence[Variant]) -> SoughtTexts | None:
+def _braces(depth: int) -> str:
+    return r"\{[^{}]*\}" if not depth else rf"\{{(?:[^{{}}]|{_braces(depth - 1)})*\}}"
+
+
+_NULL_COUNTS: Final = rf'"nullCount"\s*:\s*{_braces(4)}'
+
+
+def _is_plain(word: str) -> bool:
+    """Return whether a word looks like a name in a program."""
+    return re.fullmatch(r"\w+", word, re.ASCII) is not None
+
+
+def _word(text: str, *, before_slash: bool = False) -> str:
+    """Return the pattern of a word of its own."""
+    letters = f"{_LETTERS}_" if _is_plain(text) else _LETTERS
+    before = f"(?:^|[^{letters}]|{_ESCAPE})" if re.match(f"[{letters}]", text) else ""
+    is_whole = len(text) <= _MOST_CHARACTERS and re.search(f"[{letters}]$", text)
+    end = f"(?:[^{letters}]|$)" if is_whole else ""
+    if before_slash:
+        end = f"(?:/|[^{letters}].*/)"
+    return before + _escaped(text) + end
+
+
+def _escaped(text: str) -> str:
+    """Return the pattern of a text, with each character in any form of escapes."""
+    return "".join(map(_escaped_character, text[:_MOST_CHARACTERS]))
+
+
+def _escaped_character(character: str) -> str:
+    if character.isascii() and character.isalnum():
+        return character
+    units = re.findall("....", character.encode("utf-16-be", "surrogatepass").hex())
+    data = character.encode("utf-8", "surrogatepass")
+    forms = [rf"\\*\x{{{ord(character):x}}}" if character != "\\" else r"\\+"]
+    forms.append("(?i:" + "".join(rf"\\+u{unit}" for unit in units) + ")")
+    forms.append("(?i:" + "".join(f"%(?:25)*{byte:02x}" for byte in data) + ")")
+    forms += [r"\\+" + _CONTROLS[character]] if character in _CONTROLS else []
+    return f"(?:{'|'.join(forms)})" + ("{1,2}" if character in "'\"" else "")
+
+
+def _search(texts: pa.Array, patterns: Iterable[str]) -> pa.Array:
+    """Return which texts one of the patterns matches."""
+    parts: list[list[str]] = [[]]
+    for pattern in patterns:
+        if sum(map(len, parts[-1])) > _PATTERN_CHARACTERS:
+            parts.append([])
+        parts[-1].append(pattern)
+    masks = [
+        pc.fill_null(pc.match_substring_regex(texts, f"(?s){'|'.join(part)}"), False)
+        for part in parts
+        if part
+    ]
+    return reduce(pc.or_, masks, pa.array(np.zeros(len(texts), np.bool_)))
+
+
+def count_true(mask: pa.Array | pa.ChunkedArray) -> int:
+    """Return how many values are true."""
+    return int(pc.sum(mask).as_py() or 0)
+
+
+def find_sought(variants: Sequence[Variant]) -> Sought | None:
     """Return what to look for in texts; ``None`` if the predicate does not say it.
 
     Of columns joined by AND, those that partition the table are looked for only if there is no
@@ -212,16 +174,24 @@ def find_texts(variants: Sequence[Variant]) -> SoughtTexts | None:
         if sought is None:
             return None
         for column, constant in sought:
-            into = words if _is_text(column.type) else numbers
-            into.update(dict.fromkeys(_spell(constant, column.type)))
             value = _value_of(constant, column.type)
             values += [] if value is None else [value]
+            text = constant.text or ""
+            if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                words[text] = None
+            elif not pa.types.is_boolean(column.type):
+                numbers |= dict.fromkeys(_spell(text, value))
+            if pa.types.is_binary(column.type):
+                data = text.encode()
+                digits = (data.hex(), data.hex().upper())
+                forms = (*digits, *(f"0x{it}" for it in digits), b64encode(data).decode())
+                words |= dict.fromkeys(forms)
     if not words and not numbers:
         return None
     paths = [path for it in variants for path in it.fields.values()]
     names = (name for path in paths for it in path for name in (it.name, it.physical_name))
     ids = [path[-1].field_id for path in paths]
-    return SoughtTexts(
+    return Sought(
         tuple(words),
         tuple(numbers),
         tuple(dict.fromkeys(names)),
@@ -249,10 +219,6 @@ def _sought(term: Term, partition: frozenset[str]) -> list[tuple[Column, Constan
             return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
 def _value_of(constant: Constant, kind: pa.DataType) -> pa.Scalar | None:
     """Return a constant as a value of a type; ``None`` if no value of the type is equal."""
     with suppress(ValueError):
@@ -261,130 +227,37 @@ def _value_of(constant: Constant, kind: pa.DataType) -> pa.Scalar | None:
     return None
 
 
-def _spell(constant: Constant, kind: pa.DataType) -> Iterator[str]:
-    """Yield the forms in which programs write a value; none of a truth value."""
-    text = constant.text or ""
-    if _is_text(kind):
-        yield from (text, text.replace("'", "''"), text.replace("'", "\\'"))
-        yield text.replace("\\", "\\\\").replace('"', '\\"')
-        return
-    if pa.types.is_boolean(kind):
-        return
-    yield text.strip()
-    value = _value_of(constant, kind)
+def _spell(text: str, value: pa.Scalar | None) -> Iterator[str]:
+    """Yield patterns of the forms in which programs write a value that is no string."""
+    yield _escaped(text.strip())
     if value is None:
-        return
-    if pa.types.is_timestamp(kind):
-        local = value.cast(pa.timestamp("us")) if kind.tz is None else value
-        moment = local.as_py().replace(tzinfo=None)
-        for separator in " T":
-            yield moment.isoformat(separator, "seconds")
-            yield from (moment.isoformat(separator, it) for it in ("milliseconds", "microseconds"))
-        return
-    found = value.as_py()
-    yield str(found)
-    if isinstance(found, Decimal):
-        yield f"{found.normalize():f}"
+        yield from _spell_number(text)
+    elif pa.types.is_timestamp(value.type):
+        local = value.cast(pa.timestamp("us")).as_py()
+        for form in ("milliseconds", "microseconds"):
+            date, _, time = local.isoformat("T", form).partition("T")
+            yield f"{date}(?:{_escaped(' ')}|T){_escaped(time.rstrip('0').rstrip('.:'))}[0:.]*"
+    elif pa.types.is_floating(value.type):
+        # A FLOAT is written with as many digits as tell it from other FLOAT values.
+        for form in {str(np.float32(value.as_py())), str(value.as_py()), text}:
+            yield from _spell_number(form)
+    elif pa.types.is_date(value.type):
+        yield _escaped(str(value.as_py()))
+    else:
+        yield from _spell_number(str(value.as_py()))
 
 
-def bounds_mask(
-    variant: Variant, texts: SoughtTexts | None, stats: pa.Array, partition_values: pa.Array
-) -> pa.Array:
-    """Return for which files a minimum or maximum of a data column has a value by itself.
-
-    Raises:
-        CorruptLogError: the statistics or partition values of a file cannot be parsed.
-    """
-    partition = variant.partition_names
-    data = {name: path for name, path in variant.paths.items() if name not in partition}
-    found = pa.repeat(pa.scalar(False), len(stats))
-    if not data or stats.null_count == len(stats):
-        return found
-    parsed = parse_stats(stats, bounds_type_of(variant))
-    if pc.any(pc.and_(parsed.is_null(), pc.match_substring_regex(stats, _STATS))).as_py():
-        raise CorruptLogError("statistics are no object in JSON")
-    constants = partition_columns(variant, partition_values, partition)
-    prefixes = pa.array([], pa.string()) if texts is None else texts.prefixes()
-    for name, path in data.items():
-        for side in ("minValues", "maxValues"):
-            bound = pc.struct_field(parsed, [side, *path])
-            rows = ColumnRows({**constants, name: bound}, len(stats))
-            held = held_by(variant.term, name, rows, partition)
-            found = pc.or_(found, pc.and_(held, bound.is_valid()))
-            if texts is not None and pa.types.is_timestamp(bound.type):
-                found = pc.or_(found, _in_same_millisecond(bound, texts.values))
-            if pa.types.is_string(bound.type) and len(prefixes):
-                # The last character of a truncated maximum is greater than that of the value.
-                ends = bound if side == "minValues" else pc.utf8_slice_codeunits(bound, 0, -1)
-                found = pc.or_(found, pc.fill_null(pc.is_in(ends, value_set=prefixes), False))
-    return found
+def _spell_number(text: str) -> Iterator[str]:
+    """Yield the pattern of a number without and with an exponent."""
+    with suppress(ArithmeticError):
+        number = Decimal(text.strip()).normalize()
+        if number.is_finite() and abs(number.adjusted()) <= _MOST_CHARACTERS:
+            sign, digits, _ = number.as_tuple()
+            yield _with_zeros(f"{number:f}")
+            first, rest = digits[0], "".join(map(str, digits[1:]))
+            mantissa = f"{'-' * sign}{first}{'.' * bool(rest)}{rest}"
+            yield f"{_with_zeros(mantissa)}[eE][+]?{number.adjusted()}"
 
 
-def _in_same_millisecond(bounds: pa.Array, values: Sequence[pa.Scalar]) -> pa.Array:
-    """Return which bounds may be one of the values: writers leave out parts of a millisecond."""
-    moments = [it for it in values if it.type == bounds.type]
-    sought = pc.floor_temporal(pa.array(moments, bounds.type), unit="millisecond")
-    return pc.is_in(pc.floor_temporal(bounds, unit="millisecond"), value_set=sought)
-
-
-def bounds_type_of(variant: Variant) -> pa.StructType:
-    """Return the type of the statistics of the data columns."""
-    leaves = {
-        path: arrow_type(variant.fields[name][-1].type, "physical")
-        for name, path in variant.paths.items()
-        if name not in variant.partition_names
-    }
-    return stats_type(leaves, ())
-
-
-def partition_columns(
-    variant: Variant, partition_values: pa.Array, names: Iterable[str]
-) -> dict[str, pa.Array]:
-    """Return the typed partition values of some columns; null where a file has none.
-
-    Raises:
-        CorruptLogError: a value does not parse as its column's type.
-    """
-    columns = [variant.columns[name] for name in names]
-    return {
-        column.name: parse_partition_column(
-            lookup_map(partition_values, column.physical_name), column.type
-        )
-        for column in columns
-    }
-
-
-def partition_mask(variant: Variant, partition_values: pa.Array) -> pa.Array:
-    """Return for which files the partition values alone match, whatever the other columns have."""
-    names = variant.partition_names
-    columns = partition_columns(variant, partition_values, names)
-    rows = ColumnRows(columns, len(partition_values))
-    masks = (pc.fill_null(it.evaluate(rows), False) for it in _terms_of(variant.term, names))
-    return reduce(pc.or_, masks, pa.repeat(pa.scalar(False), len(partition_values)))
-
-
-def _terms_of(term: Term, names: frozenset[str]) -> Iterator[Term]:
-    """Yield the terms of which one is enough, if they use no other columns than ``names``."""
-    if isinstance(term, Junction) and term.word == "OR":
-        for part in term.terms:
-            yield from _terms_of(part, names)
-    elif names.issuperset(it.name for it in columns_of(term)) and any(columns_of(term)):
-        yield term
-
-
-def tags_mask(texts: SoughtTexts, tags: pa.MapArray) -> pa.Array:
-    """Return for which files the value of a tag has a value."""
-    found = texts.mask(tags.items, numbers=False).to_numpy(zero_copy_only=False)
-    before, ends = np.concatenate(([0], np.cumsum(found))), tags.offsets.to_numpy()
-    return pa.array(before[ends[1:]] > before[ends[:-1]])
-
-
-def any_mask(masks: Iterable[pa.Array]) -> pa.Array:
-    """Return which rows one of the masks has."""
-    return reduce(pc.or_, masks)
-
-
-def has_any(lines: pa.Array, texts: SoughtTexts, *, numbers: bool = False) -> bool:
-    """Return whether a text, or a path, has a value."""
-    found = pc.or_(texts.mask(lines, numbers=numbers), texts.mask_paths(lines))
-    return bool(pc.any(found).as_py())
+def _with_zeros(text: str) -> str:
+    return _escaped(text) + ("0*" if "." in text else r"(?:\.0*)?")

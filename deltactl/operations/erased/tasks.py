@@ -1,29 +1,29 @@
-"""The worker of a search: counts the rows of data files that match, below deletion vectors too.
+"""The worker of a search: searches files of any kind, data files below their deletion vectors too.
 
 Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import (
-    DataFileError,
-    DeltactlError,
-    FileMissingError,
-    StorageError,
-    UnsupportedFeatureError,
-)
-from deltactl.operations.erased.sought import Variant, partition_columns, resolve
+from deltactl.errors import DataFileError, DeltactlError, FileMissingError, ObjectNotFoundError
+from deltactl.log.audit.stored_actions import log_mask, read_stored_actions
+from deltactl.operations.erased.found import Hit, Searched
+from deltactl.operations.erased.logs import search_actions
+from deltactl.operations.erased.report import TEXTS, NoColumnError, Unread, Where
+from deltactl.operations.erased.schemas import Variant, resolve
+from deltactl.operations.erased.sought import Sought, find_sought
+from deltactl.operations.erased.texts import begins_as_parquet, file_has_value
 from deltactl.operations.predicate.bounds import may_match
 from deltactl.operations.predicate.terms import Column, ColumnRows
 from deltactl.parquet.data_file import DataFile
@@ -38,7 +38,7 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field, StructType
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import map_requests
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, OldVersion, Store, Versions
 from deltactl.storage.write_guard import refuse_changes
 
 FILES: Final = pa.schema(
@@ -48,12 +48,10 @@ FILES: Final = pa.schema(
         ("partition_values", STRING_MAP),
         ("deletion_vector", DELETION_VECTOR_TYPE),
         ("place", pa.string()),
+        ("version_id", pa.string()),
     ]
 )
 """A task's files; ``partition_values`` are null if no action of the log names the file."""
-
-LIVE: Final = "live rows"
-HIDDEN: Final = "rows that deletion vectors hide"
 
 # Limits memory: rows of this many files are decoded at the same time.
 _READ_AT_ONCE: Final = 4
@@ -72,119 +70,97 @@ class SearchSpec:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A file with matching rows: the place it is in, and the rows that a vector does not hide."""
-
-    name: str
-    place: str
-    rows: int
-
-
-class NoColumnError(DataFileError):
-    """A file without an action in the log, and without a column of the predicate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A file that could not be searched; ``code`` and ``exit_code`` are those of an error."""
-
-    name: str
-    place: str
-    code: str
-    reason: str
-    exit_code: int = DataFileError.exit_code
-
-    @classmethod
-    def of(cls, name: str, place: str, error: Exception) -> Unread:
-        """Return the file with a reason that has no text of the file or of its name."""
-        kind = type(error.__cause__ or error).__name__
-        reason = error.message if isinstance(error, NoColumnError) else f"unreadable: {kind}"
-        if isinstance(error, ImportError):
-            reason = "to read it, install deltactl[iceberg]"
-        known = error if isinstance(error, DeltactlError) else DataFileError("")
-        is_known = isinstance(known, StorageError | UnsupportedFeatureError)
-        exit_code = known.exit_code if is_known else DataFileError.exit_code
-        return cls(name, place, known.code, reason, exit_code)
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """The result of a task. ``num_gone`` files of older versions do not exist any more."""
-
-    num_files: int = 0
-    num_rows: int = 0
-    num_groups_skipped: int = 0
-    num_gone: int = 0
-    hits: tuple[Hit, ...] = ()
-    unread: tuple[Unread, ...] = ()
-
-    def __add__(self, other: Searched) -> Searched:
-        """Return the sum of two results."""
-        return Searched(
-            self.num_files + other.num_files,
-            self.num_rows + other.num_rows,
-            self.num_groups_skipped + other.num_groups_skipped,
-            self.num_gone + other.num_gone,
-            self.hits + other.hits,
-            self.unread + other.unread,
-        )
-
-
 def search_files(spec: SearchSpec, files: bytes, attempt: int) -> Searched:
     """Search the files of a task, columns of :data:`FILES` as an Arrow stream."""
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
     variants = resolve(spec.predicate, spec.schemas, spec.now_ms)
     with pa.ipc.open_stream(files) as stream:
         rows = stream.read_all().to_pylist()
-    search = partial(search_file, store, variants)
-    return sum(map_requests(store, search, rows, at_once=_READ_AT_ONCE), start=Searched())
+    search, searched = partial(_search_file, store, variants, find_sought(variants)), Searched()
+    for found in map_requests(store, search, rows, at_once=_READ_AT_ONCE):
+        searched += found
+    return searched
 
 
-def search_file(
-    store: Store,
-    variants: Sequence[Variant],
-    row: Mapping[str, Any],
-    source: pa.NativeFile | None = None,
+def _search_file(
+    store: Store, variants: Sequence[Variant], sought: Sought | None, row: Mapping[str, Any]
 ) -> Searched:
-    """Search one file, row of :data:`FILES`, from ``source`` if it is already open."""
-    name, place = row["name"], row["place"]
+    """Search one file, row of :data:`FILES`."""
+    name, place, searched = row["name"], row["place"], Searched()
+    stored = store if row["version_id"] is None else cast("Store", _OldFile.of(store, row))
     try:
-        return _FileSearch(store, variants, row).run(source)
-    except FileMissingError as error:
-        if place != LIVE:
-            return Searched(num_gone=1)
-        return Searched(unread=(Unread(name, place, error.code, "it does not exist"),))
-    except DeltactlError as error:
-        return Searched(num_files=1, unread=(Unread.of(name, place, error),))
+        if log_mask(pa.array([name]))[0].as_py():  # an old version
+            info = FileInfo(name, row["size_bytes"], 0)
+            for part in read_stored_actions(stored, [info], variants[0].metadata):
+                searched += search_actions(part, place, variants, sought)
+            return searched
+        with naming_file(name), stored.open_input(name) as source:
+            is_text = place in TEXTS or (place == Where.VERSIONS and not name.endswith(".parquet"))
+            may_be_data = place in (Where.OTHER, Where.VERSIONS)
+            if not is_text or (may_be_data and begins_as_parquet(source)):
+                searched.counts["data_files"] += 1
+                _FileSearch(store, variants, row, searched).run(source)
+            else:
+                searched.counts["text_files"] += 1
+                if sought is not None and file_has_value(name, place, source, sought):
+                    searched.hits.append(Hit(place, name, entries=1))
+    except (FileMissingError, ObjectNotFoundError) as error:
+        if place == Where.LIVE:
+            searched.unread.append(Unread(name, place, error.code, "it does not exist"))
+        searched.counts["gone"] += place != Where.LIVE
+    except Exception as error:  # libraries raise errors of many kinds
+        searched.unread.append(Unread.of(name, place, error))
+    return searched
+
+
+@dataclass(frozen=True, slots=True)
+class _OldFile:
+    """What the readers need of a store, for one old version."""
+
+    versions: Versions
+    version: OldVersion
+
+    @classmethod
+    def of(cls, store: Store, row: Mapping[str, Any]) -> _OldFile:
+        assert store.versions is not None
+        version = OldVersion(row["name"], row["version_id"], row["size_bytes"], 0)
+        return cls(store.versions, version)
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        for name in names:
+            with self.open_input(name) as source:
+                yield source.read()
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        return self.versions.open_old(self.version)
 
 
 class _FileSearch:
     """Count the matching rows of one file."""
 
-    def __init__(self, store: Store, variants: Sequence[Variant], row: Mapping[str, Any]) -> None:
-        self._store, self._place = store, row["place"]
+    def __init__(
+        self,
+        store: Store,
+        variants: Sequence[Variant],
+        row: Mapping[str, Any],
+        searched: Searched,
+    ) -> None:
+        self._store, self._place, self._variants = store, row["place"], variants
         self._is_named = row["partition_values"] is not None
         values = dict(row["partition_values"] or ()) if self._is_named else _values_of(row["name"])
-        node = row["deletion_vector"]
         self._file = DataFile(row["name"], row["size_bytes"] or 0, partition_values=values)
-        self._vector = node
-        self._variants = variants
-        self._searched = Searched(num_files=1)
+        self._vector, self._searched = row["deletion_vector"], searched
 
-    def run(self, source: pa.NativeFile | None) -> Searched:
-        with (
-            RowReader(StructType(()), (), "none").open(self._store, self._file, source) as parquet,
-            naming_file(self._file.path),
-        ):
+    def run(self, source: pa.NativeFile) -> None:
+        name = self._file.path
+        with RowReader(StructType(()), (), "none").open(self._store, self._file, source) as parquet:
             deleted = self._read_vector()
             rows = hidden = 0
             for _, group in groupby(self._variants, lambda it: it.place):
                 counted = self._count_first(parquet, list(group), deleted)
                 rows, hidden = rows + counted[0], hidden + counted[1]
-        hits = [Hit(self._file.path, self._place, rows)] if rows else []
-        hits += [Hit(self._file.path, HIDDEN, hidden)] if hidden else []
-        return replace(self._searched, hits=tuple(hits))
+        counts = {self._place: rows, Where.HIDDEN: hidden}
+        self._searched.hits += [Hit(it, name, rows=n) for it, n in counts.items() if n]
 
     def _read_vector(self) -> BitMap64 | None:
         """Return the hidden rows; none if the vector cannot be read, which is a finding."""
@@ -194,8 +170,7 @@ class _FileSearch:
             vector = DeletionVector(**self._vector)
             return read_deletion_vector(self._store, replace(self._file, deletion_vector=vector))
         except DeltactlError as error:
-            unread = Unread.of(self._file.path, HIDDEN, error)
-            self._searched = replace(self._searched, unread=(unread,))
+            self._searched.unread.append(Unread.of(self._file.path, Where.HIDDEN, error))
             return None
 
     def _count_first(
@@ -213,53 +188,41 @@ class _FileSearch:
     def _count(
         self, parquet: pq.ParquetFile, variant: Variant, deleted: BitMap64 | None
     ) -> tuple[int, int]:
-        values, keys = self._file.partition_values, {}
-        for name, column in variant.columns.items():
-            own = {column.physical_name, name} & set(parquet.schema_arrow.names)
-            key = next((k for k in (column.physical_name, name) if k in values), None)
-            # A directory of a file that no action names may be named by anything.
-            if key and (self._is_named or not own):
-                keys[name] = key
-        texts = pa.array([list(values.items())], STRING_MAP)
-        named = {
-            name: replace(variant.columns[name], physical_name=key) for name, key in keys.items()
-        }
-        constants = partition_columns(replace(variant, columns=named), texts, named)
-        stored = {name: path for name, path in variant.fields.items() if name not in constants}
-        tops = {path[0].name: _prune(path[0], stored.values()) for path in stored.values()}
-        reader = RowReader(
-            StructType(tuple(tops.values())), (), variant.metadata.column_mapping_mode
-        )
-        sources = reader.find_columns(parquet.schema_arrow, self._file.path) if tops else {}
-        self._ensure_present(stored, sources)
-        groups = _choose_groups(parquet, variant, constants, stored, sources)
-        skipped = parquet.metadata.num_row_groups - len(groups)
-        self._searched += Searched(num_groups_skipped=skipped)
-        rows = hidden = 0
-        for run in _consecutive(groups):
-            for batch in reader.read_groups(parquet, self._file, None, run):
-                count = batch.num_physical_rows
-                columns = {it: pa.repeat(value[0], count) for it, value in constants.items()}
-                columns |= {it: _leaf(batch.columns, path) for it, path in stored.items()}
-                mask = pc.fill_null(variant.term.evaluate(ColumnRows(columns, count)), False)
-                self._searched += Searched(num_rows=count)
-                both = _count_true(mask)
-                if deleted is not None:
-                    mask = pc.and_(mask, live_mask(deleted, batch.first_row, count))
-                rows, hidden = rows + _count_true(mask), hidden + both - _count_true(mask)
-        return rows, hidden
-
-    def _ensure_present(
-        self, stored: Mapping[str, tuple[Field, ...]], sources: Mapping[str, str | None]
-    ) -> None:
-        """Refuse a file of unknown origin without a column: its values may have other names."""
-        lacking = [name for name, path in stored.items() if sources[path[0].name] is None]
-        if lacking and not self._is_named:
+        paths = variant.fields.values()
+        tops = {path[0].name: _prune(path[0], paths) for path in paths}
+        constants = self._constants(parquet, tops.values())
+        partition = tuple(it for it in tops.values() if it.physical_name in constants)
+        mode = variant.metadata.column_mapping_mode
+        reader = RowReader(StructType(tuple(tops.values())), partition, mode)
+        file = replace(self._file, partition_values=constants)
+        sources = reader.find_columns(parquet.schema_arrow, self._file.path)
+        if None in sources.values() and not self._is_named:
             raise NoColumnError("no action names it, and it lacks a column of the predicate")
+        groups = _choose_groups(parquet, variant, sources)
+        self._searched.counts["groups_skipped"] += parquet.metadata.num_row_groups - len(groups)
+        rows = hidden = 0
+        for _, run in groupby(enumerate(groups), lambda pair: pair[1] - pair[0]):
+            for batch in reader.read_groups(parquet, file, None, [group for _, group in run]):
+                count = batch.num_physical_rows
+                columns = {it: _leaf(batch.columns, path) for it, path in variant.fields.items()}
+                mask = pc.fill_null(variant.term.evaluate(ColumnRows(columns, count)), False)
+                self._searched.counts["rows"] += count
+                rows += mask.true_count
+                if deleted is not None:
+                    gone = pc.invert(live_mask(deleted, batch.first_row, count))
+                    hidden += pc.and_(mask, gone).true_count
+        return rows - hidden, hidden
 
-
-def _count_true(mask: pa.Array) -> int:
-    return int(mask.true_count)
+    def _constants(self, parquet: pq.ParquetFile, fields: Iterable[Field]) -> dict[str, str | None]:
+        """Return the partition values of columns by physical name."""
+        values, stored, found = self._file.partition_values, set(parquet.schema_arrow.names), {}
+        for field_ in fields:
+            names = field_.physical_name, field_.name
+            key = next((it for it in names if it in values), None)
+            # A directory of a file that no action names may be named by anything.
+            if key is not None and (self._is_named or stored.isdisjoint(names)):
+                found[field_.physical_name] = values[key]
+        return found
 
 
 def _values_of(name: str) -> dict[str, str | None]:
@@ -268,12 +231,10 @@ def _values_of(name: str) -> dict[str, str | None]:
     return {hive_unescape(key): hive_value(value) for key, _, value in pairs}
 
 
-def _prune(field: Field, paths: Any) -> Field:
+def _prune(field: Field, paths: Iterable[Sequence[Field]]) -> Field:
     """Return a column with only those fields of its struct that the paths need."""
-    if not isinstance(field.type, StructType):
-        return field
     below = [path[1:] for path in paths if path[0] == field and len(path) > 1]
-    if not below:
+    if not isinstance(field.type, StructType) or not below:
         return field
     members = {path[0].name: _prune(path[0], below) for path in below}
     return replace(field, type=StructType(tuple(members.values())))
@@ -287,37 +248,24 @@ def _leaf(batch: pa.RecordBatch, path: Sequence[Field]) -> pa.Array:
 
 
 def _choose_groups(
-    parquet: pq.ParquetFile,
-    variant: Variant,
-    constants: Mapping[str, pa.Array],
-    stored: Mapping[str, tuple[Field, ...]],
-    sources: Mapping[str, str | None],
+    parquet: pq.ParquetFile, variant: Variant, sources: Mapping[str, str | None]
 ) -> list[int]:
     """Return the row groups that may have a matching row, by the statistics of the footer."""
-    count = parquet.metadata.num_row_groups
-    leaves = index_leaves(parquet.schema_arrow)
+    footer, leaves = parquet.metadata, index_leaves(parquet.schema_arrow)
 
     def find(column: Column) -> tuple[pa.Array, pa.Array] | None:
-        if column.name in constants:
-            value = pa.repeat(constants[column.name][0], count)
-            return value, value
-        path = stored[column.name]
-        leaf = leaves.get((sources[path[0].name] or "",)) if len(path) == 1 else None
+        path = variant.fields[column.name]
+        leaf = leaves.get((sources.get(path[0].name) or "",)) if len(path) == 1 else None
         if leaf is None or parquet.schema.column(leaf.index).physical_type not in _ORDERED:
             return None
-        stats = [parquet.metadata.row_group(i).column(leaf.index).statistics for i in range(count)]
-        known = [it if it is not None and it.has_min_max else None for it in stats]
+        groups = (footer.row_group(it).column(leaf.index) for it in range(footer.num_row_groups))
+        known = [it.statistics if it.is_stats_set else None for it in groups]
+        bounds = [(it.min, it.max) if it and it.has_min_max else (None, None) for it in known]
         try:
-            low = pa.array([None if it is None else it.min for it in known], leaf.type)
-            high = pa.array([None if it is None else it.max for it in known], leaf.type)
+            low, high = (pa.array(side, leaf.type) for side in zip(*bounds, strict=True))
             return cast_leaf(low, column.type), cast_leaf(high, column.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return None  # for example a truncated string that is not UTF-8
 
-    mask = may_match(variant.term, find, count)
-    return [index for index, may in enumerate(mask.to_pylist()) if may]
-
-
-def _consecutive(groups: Sequence[int]) -> Iterator[list[int]]:
-    for _, run in groupby(enumerate(groups), lambda pair: pair[1] - pair[0]):
-        yield [group for _, group in run]
+    may = may_match(variant.term, find, footer.num_row_groups).to_pylist()
+    return [index for index, has in enumerate(may) if has]

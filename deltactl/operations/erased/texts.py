@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
+from io import TextIOWrapper
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.operations.erased.sought import SoughtTexts, has_any
-from deltactl.protocol.names import MANIFEST_DIR
-from deltactl.storage.names import OWN_DIR
+from deltactl.operations.erased.report import Where
+from deltactl.operations.erased.sought import Sought, count_true
 
 # Names, ids and counts, which no column has as values; by the action that has them.
 _NO_VALUES: Final = {
@@ -24,35 +25,37 @@ _NO_VALUES: Final = {
     "metadata": frozenset({"format", "id", "partitionColumns"}),
 }  # fmt: skip
 _NO_ACTIONS: Final = frozenset({"checkpointMetadata", "protocol", "sidecar"})
-_SCHEMAS: Final = frozenset({"schemaString", "checkpointSchema", "schema", "schemas"})
-_SPECS: Final = frozenset({"partition-spec", "partition-specs"})
+_SCHEMAS: Final = frozenset({
+    "schemaString", "checkpointSchema", "schema", "schemas", "partition-spec", "partition-specs"
+})  # fmt: skip
 _NO_TEXTS_OF_FIELDS: Final = frozenset({"name", "type", "delta.columnMapping.physicalName"})
 _RECORD: Final = "record"
-_FREE: Final = ""
-_IDENTITY: Final = ("delta.identity.highWaterMark", "delta.identity.start")
 _FIELD_VALUES: Final = (
     "CURRENT_DEFAULT",
     "EXISTS_DEFAULT",
     "comment",
     "delta.generationExpression",
     "delta.invariants",
-    *_IDENTITY,
+    "delta.identity.highWaterMark",
+    "delta.identity.start",
 )
+_PARTS: Final = (
+    "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration"
+)  # fmt: skip
+_MOST_JSON_BYTES: Final = 64 << 20
+_BLOCK_CHARACTERS: Final = 4 << 20
+_OVERLAP_CHARACTERS: Final = 64 << 10
 
 
-def find_parts(nodes: Sequence[tuple[int, Any]], texts: SoughtTexts) -> Iterator[tuple[int, str]]:
+def find_parts(nodes: Sequence[tuple[int, Any]], sought: Sought) -> Iterator[tuple[int, str]]:
     """Yield the index of the file and the name of the part, for each text that has a value."""
-    rows = [
-        (index, keys, text, _means_value(keys, text, texts))
-        for index, node in nodes
-        for keys, text in _walk(node, ())
-    ]
-    for numbers in (False, True):
-        chosen = [row for row in rows if row[3] is numbers]
-        found = texts.mask(pa.array([row[2] for row in chosen], pa.string()), numbers=numbers)
-        for place in pc.indices_nonzero(found).to_pylist():
-            index, keys, *_ = chosen[place]
-            yield index, _name_part(keys)
+    rows = [(index, *found) for index, node in nodes for found in _walk(node, ())]
+    texts = pa.array([text for _, _, text in rows], pa.string())
+    means_value = pa.array([_means_value(keys, sought) for _, keys, _ in rows], pa.bool_())
+    numbers = pc.coalesce(means_value, sought.name_a_column(texts))
+    for place in pc.indices_nonzero(sought.in_texts(texts, numbers)).to_pylist():
+        index, keys, _ = rows[place]
+        yield index, next((it for it in _PARTS if it in keys), keys[0] if keys else "text")
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -61,7 +64,7 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
     match value:
         case dict():
             for key, member in value.items():
-                if keys[:1] == (_FREE,) or keys[-1:] == ("configuration",):
+                if keys[-1:] == ("configuration",):
                     yield keys, _encodable(str(key))
                 yield from _walk(member, (*keys, str(key)))
         case list():
@@ -70,17 +73,15 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
         case str() if keys[-1:] == ("schemaString",) and value.startswith("{"):
             yield from _walk(json.loads(value), keys)
         case str():
-            yield keys, _encodable(_with_inner(value))
+            yield keys, _encodable(value)
         case int() | float() if not isinstance(value, bool):
             yield keys, str(value)
 
 
 def _has_no_value(keys: tuple[str, ...], value: Any) -> bool:
-    if keys[0] == _FREE:
-        return False
     if keys[0] in _NO_ACTIONS:
         return True
-    if not (_SCHEMAS | _SPECS).isdisjoint(keys):
+    if not _SCHEMAS.isdisjoint(keys):
         return isinstance(value, str) and keys[-1] in _NO_TEXTS_OF_FIELDS
     return len(keys) == 2 and keys[1] in _NO_VALUES.get(keys[0], ())
 
@@ -89,45 +90,19 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _with_inner(text: str) -> str:
-    """Return a text, and the texts in it if it is JSON: they are not escaped."""
-    if not text.startswith(("{", "[", '"')):
-        return text
-    try:
-        inner = [part for _, part in _walk(json.loads(text), (_FREE,))]
-    except (ValueError, RecursionError):
-        return text
-    return "\n".join((text, *inner))
-
-
-def _means_value(keys: tuple[str, ...], text: str, texts: SoughtTexts) -> bool:
-    """Return whether a number in a text can be a value of a column."""
+def _means_value(keys: tuple[str, ...], sought: Sought) -> bool | None:
+    """Return whether a number can be a value; ``None``: if the text names a column."""
     if "schemaString" in keys:
         return keys[-1] in _FIELD_VALUES
     if "configuration" in keys and keys[0] != "domainMetadata":
         return keys[-1].startswith("delta.constraints.") or not keys[-1].startswith("delta.")
-    last = "".join(keys[-1:])
-    if last in ("userMetadata", "description") or "redicate" in last:
-        return True
-    is_open = keys[:1] in (("commitInfo",), (_FREE,))
-    return texts.names_column(text) or (is_open and last in texts.names)
+    last = keys[-1] if keys else ""
+    is_free = last in ("userMetadata", "description") or "redicate" in last
+    return is_free or (keys[:1] == ("commitInfo",) and last in sought.names) or None
 
 
-def _name_part(keys: tuple[str, ...]) -> str:
-    for part in (
-        "domainMetadata",
-        "operationParameters",
-        "userMetadata",
-        "schemaString",
-        "configuration",
-    ):
-        if part in keys:
-            return part
-    return keys[0] if keys else "text"
-
-
-def file_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
-    """Return whether a file has a value: Avro, columns of Parquet, JSON, or lines of text.
+def file_has_value(name: str, place: str, source: pa.NativeFile, sought: Sought) -> bool:
+    """Return whether a file has a value: Avro, columns of Parquet, JSON, or text.
 
     Raises:
         Exception: the content is none of these; libraries raise errors of many kinds.
@@ -135,22 +110,57 @@ def file_has_value(name: str, data: bytes, texts: SoughtTexts) -> bool:
     if name.endswith(".avro"):
         from deltactl.operations.erased.iceberg import manifest_has_value  # needs pyiceberg
 
-        return manifest_has_value(name, data, texts)
-    if data[:4] == b"PAR1":
-        table = pq.read_table(pa.BufferReader(data))
-        columns = (c for c in table.columns if pa.types.is_string(c.type))
-        return any(has_any(chunk, texts) for column in columns for chunk in column.chunks)
-    if name.endswith(".json"):
-        is_iceberg = name.startswith("metadata/")
-        is_free = not (is_iceberg or name.startswith(f"{OWN_DIR}/"))
-        node = {_FREE if is_free else _RECORD: json.loads(data)}
-        if not is_iceberg and any(find_parts([(0, node)], texts)):
-            return True
-        lines = [text for _, text in _walk(node, ())]
-        return has_any(pa.array(lines, pa.string()), texts)
-    if b"\0" in data:
-        raise UnicodeError("no text in UTF-8")
-    text = data.decode()
-    lines = [_encodable(_with_inner(line)) for line in text.splitlines()]
-    numbers = not name.startswith(f"{MANIFEST_DIR}/") and texts.names_column(text)
-    return has_any(pa.array(lines, pa.string()), texts, numbers=numbers)
+        return manifest_has_value(name, source.read(), sought)
+    if begins_as_parquet(source):
+        with pq.ParquetFile(source) as parquet:
+            columns = (it for batch in parquet.iter_batches() for it in batch.columns)
+            texts = (it for column in columns for it in _strings(column))
+            return any(count_true(sought.in_texts(it)) for it in texts)
+    if place != Where.OTHER and name.endswith(".json") and source.size() <= _MOST_JSON_BYTES:
+        try:
+            return any(find_parts([(0, {_RECORD: json.loads(source.read())})], sought))
+        except (ValueError, RecursionError):  # for example several documents
+            source.seek(0)
+    return _text_has_value(place, source, sought)
+
+
+def begins_as_parquet(source: pa.NativeFile) -> bool:
+    """Return whether the content begins as a Parquet file does."""
+    head = source.read(4)
+    source.seek(0)
+    return bool(head == b"PAR1")
+
+
+def _strings(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the strings in a column, however nested."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        yield from _strings(column.dictionary)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        yield column.cast(pa.string())
+    elif pa.types.is_map(kind):
+        yield from (*_strings(column.keys), *_strings(column.items))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _strings(column.values)
+    elif pa.types.is_struct(kind):
+        yield from (it for member in column.flatten() for it in _strings(member))
+
+
+def _text_has_value(place: str, source: pa.NativeFile, sought: Sought) -> bool:
+    """Search a text of any length in blocks; each begins with the end of the one before."""
+    rest, names_column = "", False
+    with TextIOWrapper(source, encoding="utf-8", newline="") as reader:
+        for block in iter(partial(reader.read, _BLOCK_CHARACTERS), ""):
+            if "\0" in block:
+                raise UnicodeError("no text in UTF-8")
+            text = pa.array([rest + block])
+            lines = (
+                text if place == Where.OTHER else pa.array((rest + block).splitlines(), pa.string())
+            )
+            # A table of values names its columns once, other texts beside the value.
+            named = sought.name_a_column(lines)
+            names_column = place == Where.OTHER and (names_column or count_true(named) > 0)
+            if count_true(sought.in_texts(lines, pc.or_(named, names_column))):
+                return True
+            rest = block[-_OVERLAP_CHARACTERS:]
+    return False

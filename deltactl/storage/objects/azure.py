@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, Final
 
 from adlfs import AzureBlobFileSystem
@@ -46,6 +47,7 @@ _PAGE_NAMES: Final = 5000  # the most that a request may ask for
 # Smaller objects (checkpoints, small data files) are read in one piece, others in pieces of this
 # size.
 _PIECE_BYTES: Final = 64 << 20
+_SNAPSHOT: Final = "snapshot="
 
 
 def _split_azure_uri(uri: str) -> tuple[str | None, str, str]:
@@ -191,12 +193,17 @@ class AzureService(ObjectService):
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 5,000 names, from the first name on."""
+        container, _ = split_directory(directory)
+        for page in self._blobs(directory, ["metadata"], deep=deep):
+            yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
+
+    def _blobs(self, directory: str, include: list[str], *, deep: bool) -> Iterator[list[Any]]:
         container, prefix = split_directory(directory)
         client = self._fs.service_client.get_container_client(container)
         listing = client.list_blobs if deep else client.walk_blobs
         more = {} if deep else {"delimiter": "/"}
         found = listing(
-            name_starts_with=prefix, include=["metadata"], results_per_page=_PAGE_NAMES, **more
+            name_starts_with=prefix, include=include, results_per_page=_PAGE_NAMES, **more
         )
         token: str | None = None
         while True:
@@ -206,9 +213,23 @@ class AzureService(ObjectService):
                 if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
                     raise no_bucket_error(container) from None
                 raise
-            yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
+            yield page
             if not token:
                 return
+
+    def old_versions(self, directory: str) -> Iterator[tuple[Entry, str]]:
+        """Yield the old versions and the snapshots of blobs; not those of a soft delete."""
+        container, _ = split_directory(directory)
+        include = ["metadata", "snapshots", "versions"]
+        for blob in chain.from_iterable(self._blobs(directory, include, deep=True)):
+            is_old = blob.version_id is not None and not blob.is_current_version
+            entry = _entry(container, blob) if blob.snapshot or is_old else None
+            if entry is not None:
+                yield entry, f"{_SNAPSHOT}{blob.snapshot}" if blob.snapshot else blob.version_id
+
+    def read_old_range(self, key: str, version_id: str, offset: int, length: int) -> bytes:
+        """Return some bytes of an old version or of a snapshot of a blob."""
+        return bytes(self._ask(self._read, key, offset, length, version_id)[0])
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete with one batch request.
@@ -224,9 +245,13 @@ class AzureService(ObjectService):
     def _ask(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return self._retry.call(lambda: sync(self._fs.loop, work, *arguments))
 
-    def _blob(self, key: str) -> Any:
+    def _blob(self, key: str, version_id: str | None = None) -> Any:
         container, _, name = key.partition("/")
-        return self._fs.service_client.get_blob_client(container, name)
+        is_snapshot = version_id is not None and version_id.startswith(_SNAPSHOT)
+        old = {"version_id": version_id}
+        if is_snapshot:
+            old = {"snapshot": str(version_id).removeprefix(_SNAPSHOT)}
+        return self._fs.service_client.get_blob_client(container, name, **old)
 
     def _signed_url(self, key: str) -> str:
         """Return the address of a blob for a request of the service to itself."""
@@ -234,9 +259,14 @@ class AzureService(ObjectService):
         return f"{url}?{credential.signature}" if isinstance(credential, VendedSas) else url
 
     async def _read(
-        self, key: str, offset: int | None = None, length: int | None = None
+        self,
+        key: str,
+        offset: int | None = None,
+        length: int | None = None,
+        version_id: str | None = None,
     ) -> tuple[bytes, int]:
-        stream = await self._blob(key).download_blob(offset=offset, length=length)
+        blob = self._blob(key, version_id)
+        stream = await blob.download_blob(offset=offset, length=length)
         total = (stream.properties.content_range or "").rpartition("/")[2]
         data = await stream.readall()
         return data, int(total) if total.isdigit() else len(data)

@@ -173,18 +173,8 @@ class GcsService(ObjectService):
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 objects."""
         bucket, prefix = split_directory(directory)
-        request: dict[str, Any] = {"prefix": prefix, "maxResults": _PAGE_NAMES}
-        if start:
-            request["startOffset"] = prefix + start
-        if not deep:
-            request["delimiter"] = "/"
-        while True:
-            try:
-                answer = self._retry.call(
-                    partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
-                )
-            except FileNotFoundError:
-                raise no_bucket_error(bucket) from None
+        request = {"prefix": prefix, **({"startOffset": prefix + start} if start else {})}
+        for answer in self._answers(bucket, request | ({} if deep else {"delimiter": "/"})):
             yield [
                 *(
                     {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}
@@ -192,10 +182,32 @@ class GcsService(ObjectService):
                 ),
                 *(_entry(bucket, found) for found in answer.get("items") or ()),
             ]
+
+    def _answers(self, bucket: str, request: dict[str, Any]) -> Iterator[Entry]:
+        token: str | None = ""
+        while token is not None:
+            more = {"pageToken": token} if token else {}
+            ask = partial(self._fs.call, "GET", "b/{}/o", bucket, **request, **more, json_out=True)
+            try:
+                answer = self._retry.call(partial(ask, maxResults=_PAGE_NAMES))
+            except FileNotFoundError:
+                raise no_bucket_error(bucket) from None
+            yield answer
             token = answer.get("nextPageToken")
-            if not token:
-                return
-            request["pageToken"] = token
+
+    def old_versions(self, directory: str) -> Iterator[tuple[Entry, str]]:
+        """Yield the noncurrent versions, also of deleted objects; not those of a soft delete."""
+        bucket, prefix = split_directory(directory)
+        for answer in self._answers(bucket, {"prefix": prefix, "versions": "true"}):
+            for found in answer.get("items") or ():
+                if "timeDeleted" in found:
+                    yield _entry(bucket, found), str(found["generation"])
+
+    def read_old_range(self, key: str, version_id: str, offset: int, length: int) -> bytes:
+        """Return some bytes of a generation of an object."""
+        headers = {"Range": f"bytes={offset}-{offset + length - 1}"}
+        ask = partial(self._fs.call, "GET", self._fs.url(key), generation=version_id)
+        return bytes(self._retry.call(partial(ask, headers=headers))[1])
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete with one batch request.

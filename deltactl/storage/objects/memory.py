@@ -22,6 +22,8 @@ class MemoryService(ObjectService):
     and then writes.
     """
 
+    may_keep_versions = False
+
     def put(self, key: str, data: bytes) -> None:
         """Write or replace a whole file."""
         self._fs.store[key] = MemoryFile(self._fs, key, data)

@@ -98,9 +98,9 @@ class ObjectStore:
         return self._keys.uri
 
     @property
-    def versions(self) -> Versions:
-        """Return this store. Its service checks whether the bucket keeps versions."""
-        return self
+    def versions(self) -> Versions | None:
+        """Return this store, unless its service keeps no versions; else that checks the bucket."""
+        return self if self._service.may_keep_versions else None
 
     @property
     def _listing(self) -> ObjectListing:

@@ -77,7 +77,8 @@ def note(**info: Any) -> Callable[[TableBuilder], object]:
 
 def add_stats(side: str, **values: Any) -> Callable[[TableBuilder], object]:
     """An add whose bounds have a value that no row has."""
-    stats = json.dumps({"numRecords": 3, side: values})
+    counts = {"numRecords": 4243, "nullCount": {"id": 4243, "who": {"id": 4243}}}
+    stats = json.dumps({**counts, side: values})
     return lambda builder: builder.append(rows(5, "b"), stats=stats)
 
 
@@ -186,6 +187,28 @@ PLANTED = {
     "truncated maximum": Planted(
         add_stats("maxValues", name=NAME[:18] + "\ufffd"), BY_NAME, "commits", "minima and maxima"
     ),
+    "a number as a string": Planted(add_stats("minValues", id=str(ID)), BY_ID, "commits"),
+    "a number in a list": Planted(add_stats("maxValues", id=[1, ID]), BY_ID, "commits"),
+    "name of a data file": Planted(
+        put(f"p=q/to_{NAME}_1.parquet", parquet(id=[5], name=["b"], p=["q"])),
+        BY_NAME,
+        "names of files and directories",
+    ),
+    "name of a data file like a partition": Planted(
+        put(f"p=q/id={ID}-0.parquet", parquet(id=[5], name=["b"], p=["q"])),
+        BY_ID,
+        "names of files and directories",
+    ),
+    "documents in a file": Planted(
+        put("metadata/x.json", json.dumps({"a": 1}) + "\n" + json.dumps({"a": NAME})),
+        BY_NAME,
+        "Iceberg metadata",
+    ),
+    "nested column of a record": Planted(
+        put(f"_deltactl/vacuum/{RUN}/x.parquet", parquet(p=[[{"key": "p", "value": PART}]])),
+        BY_PART,
+        "records of deltactl",
+    ),
     "classic checkpoint": Planted(
         only_checkpoint(add_stats("maxValues", id=ID), "classic"), BY_ID, "checkpoints"
     ),
@@ -222,7 +245,9 @@ PLANTED = {
     "staged commit": Planted(
         put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
     ),
-    "directory": Planted(put("p=zebra%3Dx y/.f.crc", b""), BY_PART, "names of directories"),
+    "directory": Planted(
+        put("p=zebra%3Dx y/.f.crc", b""), BY_PART, "names of files and directories"
+    ),
     "manifest": Planted(
         put("_symlink_format_manifest/manifest", "mem://t/p=zebra%3Dx y/f.parquet\n"),
         BY_PART,
@@ -256,7 +281,7 @@ PLANTED = {
         put("name=backup/stray.parquet", data()), BY_NAME, "unreferenced files"
     ),
     "escaped directory": Planted(
-        put("p=Zo%C3%AB/.f.crc", b""), "p = 'Zo\u00eb'", "names of directories"
+        put("p=Zo%C3%AB/.f.crc", b""), "p = 'Zo\u00eb'", "names of files and directories"
     ),
     "JSON of another program": Planted(
         put("notes/x.json", json.dumps({"name": NAME})), BY_NAME, "other files"

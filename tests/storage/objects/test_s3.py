@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
@@ -91,32 +90,6 @@ def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> N
     assert store.versions is not None
     assert store.versions.undelete_many([path]) == {}
     assert store.read(path) == content
-
-
-def test_old_versions_are_counted_and_searched(server: ObjectServer) -> None:
-    bucket = f"erased-{uuid.uuid4().hex[:8]}"
-    store = open_store(f"s3://{bucket}/table", server.options)
-    service = file_system(store)
-    service.call_s3("create_bucket", Bucket=bucket)
-    service.call_s3(
-        "put_bucket_versioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
-    )
-    options = delta_rs_options(server.endpoint)
-    write_deltalake(store.uri, pa.table({"id": [1]}), storage_options=options)
-    table = Table(store.uri, storage_options=server.options)
-    assert table.check_erased("id = 42").is_erased
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"id": [1, 42, 43]}), sink)
-    store.put("stray.parquet", sink.getvalue().to_pybytes())
-    store.put("_deltactl/note.json", b'{"id": "id 42"}')
-    assert store.delete_many(["stray.parquet", "_deltactl/note.json"]) == {}
-    found = table.check_erased("id = 42")
-    assert (found.counts.old_versions, found.places) == (2, ())
-    assert [it.code for it in found.unread] == ["PARTIAL"]
-    (place,) = table.check_erased("id = 42", versions=True).places
-    # A row of the one, and a number beside the name of the column in the other.
-    assert (place.name, place.files, place.rows) == ("old object versions", 2, 1)
-    assert table.check_erased("id = 44", versions=True).is_erased
 
 
 def test_optimize_between_writes_of_delta_rs(server: ObjectServer, root: str) -> None:

@@ -1,0 +1,111 @@
+"""Resolve a predicate for each schema of a table.
+
+A name is that of a column in any schema that the log still has. The column is then followed by its
+physical name and field id, so that renamed and dropped columns are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from deltactl.errors import PredicateError
+from deltactl.operations.predicate.parse import parse_term
+from deltactl.operations.predicate.sql import spell_name
+from deltactl.operations.predicate.terms import Column, Term
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.schema import PHYSICAL_NAME_KEY, Field, StructType
+from deltactl.protocol.stats import FieldPath
+from deltactl.suggest import with_suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The predicate over one schema; ``fields`` has the path to the field of each column."""
+
+    metadata: Metadata
+    term: Term
+    columns: Mapping[str, Column]
+    fields: Mapping[str, tuple[Field, ...]]
+
+    @property
+    def paths(self) -> Mapping[str, FieldPath]:
+        """Return the physical paths of the columns."""
+        return {name: tuple(f.physical_name for f in path) for name, path in self.fields.items()}
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Return what identifies the columns, whatever their types."""
+        if self.metadata.column_mapping_mode != "id":
+            return tuple(sorted(self.paths.values()))
+        return tuple(sorted(str([f.field_id for f in path]) for path in self.fields.values()))
+
+    @property
+    def partition_names(self) -> frozenset[str]:
+        """Return the columns that partition the table in this schema."""
+        return frozenset(self.columns) & set(self.metadata.partition_columns)
+
+
+def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Variant, ...]:
+    """Return the predicate over each schema that has its columns, grouped by their places.
+
+    ``schemas`` begin with the latest one, and so do the variants of a place.
+
+    Raises:
+        PredicateError: it cannot be parsed, or no schema has its columns.
+    """
+    schemas = list(schemas)
+    known = dict.fromkeys(name for it in schemas for name, _ in _fields_of(it.schema))
+
+    def explain(name: str) -> PredicateError:
+        return PredicateError(
+            with_suggestion(f"no schema in the log has the column {name!r}", name, known),
+            hint=f"Use these columns: {', '.join(map(spell_name, known))}. Write strings in "
+            "quotes, and a field of a struct as `struct.field` without quotes.",
+        )
+
+    found: dict[object, Variant] = {}
+    errors: list[PredicateError] = []
+    for metadata, fields in _each_fields(schemas):
+        flat = (
+            Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
+            for name, path in fields.items()
+        )
+        try:
+            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
+        except PredicateError as error:
+            errors.append(error)
+            continue
+        used = {name: fields[name] for name in columns}
+        variant = Variant(metadata, term, columns, used)
+        types = tuple(str(c.type) for c in columns.values())
+        found.setdefault((variant.place, types, variant.partition_names), variant)
+    if not found:
+        raise next((it for it in errors if "no schema" not in it.message), errors[0])
+    if not all(it.columns for it in found.values()):
+        raise PredicateError(
+            "the predicate uses no column", hint="Write a condition, such as user_id = 42."
+        )
+    return tuple(sorted(found.values(), key=lambda it: str(it.place)))
+
+
+def _each_fields(
+    schemas: Iterable[Metadata],
+) -> Iterator[tuple[Metadata, dict[str, tuple[Field, ...]]]]:
+    """Yield each schema, and its fields by name; twice if a name with a dot can mean two."""
+    for metadata in schemas:
+        pairs = list(_fields_of(metadata.schema))
+        yield metadata, dict(pairs)
+        if len(dict(pairs)) < len(pairs):
+            yield metadata, dict(reversed(pairs))
+
+
+def _fields_of(
+    struct: StructType, above: tuple[Field, ...] = ()
+) -> Iterator[tuple[str, tuple[Field, ...]]]:
+    """Yield the columns, and the fields of structs as ``struct.field``."""
+    for field in struct.fields:
+        path = (*above, field)
+        yield ".".join(it.name for it in path), path
+        if isinstance(field.type, StructType):
+            yield from _fields_of(field.type, path)

@@ -1,0 +1,81 @@
+"""Old versions of objects are listed, counted and read on each kind of store that keeps them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.asyn import sync
+
+from deltactl import Table
+from deltactl.storage.objects.store import ObjectStore
+from deltactl.storage.open import open_store
+from tests.support.checkpoints import new_table
+from tests.support.object_servers import ObjectServer
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
+from tests.support.table_builder import LOG, Column
+
+pytestmark = UNCLOSED_SESSIONS
+
+LATER = b"{}"
+
+
+def open_versioned(server: ObjectServer) -> tuple[ObjectStore, Callable[[str], None]]:
+    """A store in a new bucket that keeps versions, and a call that makes a file an old version."""
+    bucket = f"versions-{uuid.uuid4().hex[:8]}"
+    scheme = server.bucket.partition(":")[0]
+    store = open_store(f"{scheme}://{bucket}/a table", server.options)
+    assert isinstance(store, ObjectStore)
+    service = store._service.file_system
+    if scheme == "s3":
+        service.call_s3("create_bucket", Bucket=bucket)
+        status = {"Status": "Enabled"}
+        service.call_s3("put_bucket_versioning", Bucket=bucket, VersioningConfiguration=status)
+    elif scheme == "gs":
+        body = {"name": bucket, "versioning": {"enabled": True}}
+        service.call("POST", "b", project="tests", json=body)
+    else:
+        service.mkdir(bucket)
+
+    def end(name: str) -> None:
+        if scheme == "az":  # this server keeps no versions, but snapshots
+            blob = service.service_client.get_blob_client(bucket, f"a table/{name}")
+            sync(service.loop, blob.create_snapshot)
+            store.put(name, LATER)
+        else:
+            assert store.delete_many([name]) == {}
+
+    return store, end
+
+
+@pytest.mark.parametrize(
+    "server", choose_servers("moto", "minio", "fake-gcs", "azurite"), indirect=True
+)
+def test_old_versions_are_counted_and_searched(server: ObjectServer) -> None:
+    store, end = open_versioned(server)
+    built = new_table(Column("id"))
+    built.append([{"id": 1}])
+    for part in built.store.walk():
+        for name in part:
+            store.put(name, built.store.read(name))
+    table = Table(store.uri, storage_options=server.options)
+    assert table.check_erased("id = 42").is_erased
+    assert table.check_erased("id = 42").counts["old_versions"] == 0
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1, 42, 43]}), sink)
+    old = {"stray": sink.getvalue().to_pybytes(), "_deltactl/note.json": b'{"id": "id 42"}'}
+    old[f"{LOG}/_staged_commits/{9:020d}.a.json"] = b'{"commitInfo":{"userMetadata":"id 42"}}'
+    for name, content in old.items():
+        store.put(name, content)
+        end(name)
+    found = table.check_erased("id = 42")
+    assert (found.counts["old_versions"], found.places) == (3, ())
+    assert [it.code for it in found.unread] == ["PARTIAL"]
+    (place,) = table.check_erased("id = 42", versions=True).places
+    # A row of one, and numbers beside the name of the column in the others.
+    assert (place.name, place.files, place.rows, place.entries) == ("old object versions", 3, 1, 2)
+    searched = table.check_erased("id = 44", versions=True)
+    assert (searched.places, searched.unread) == ((), ())
