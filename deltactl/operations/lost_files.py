@@ -16,10 +16,11 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import ConflictError, ObjectNotFoundError, SafetyError
+from deltactl.errors import ConflictError, DeltactlError, ObjectNotFoundError, SafetyError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.table_probe import has_log
 from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
 from deltactl.operations.vacuum.journal import find_past_vacuums
 from deltactl.operations.vacuum.spellings import find_alike
@@ -27,6 +28,7 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -60,8 +62,12 @@ class LostFiles:
         return replace(self, files=files, names=names)
 
 
-def find_lost(snapshot: Snapshot, missing: Sequence[Missing]) -> LostFiles:
+def find_lost(
+    snapshot: Snapshot, missing: Sequence[Missing], storage_options: Mapping[str, str]
+) -> LostFiles:
     """Look for missing files again, each by its own name, and at all places where they may be.
+
+    ``storage_options`` are those of the table, for the tables whose files a shallow clone has.
 
     Raises:
         StorageError: a lookup failed.
@@ -84,7 +90,9 @@ def find_lost(snapshot: Snapshot, missing: Sequence[Missing]) -> LostFiles:
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
     num_gone = pc.sum(is_data).as_py() or 0
-    return LostFiles(files, names, {**places, **_find_kept(store, gone)}, empty, num_gone)
+    places |= _find_kept(store, [name for name in gone if not is_absolute(name)])
+    places |= _find_kept_elsewhere(store, filter(is_absolute, gone), storage_options)
+    return LostFiles(files, names, places, empty, num_gone)
 
 
 def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
@@ -227,19 +235,44 @@ def _ensure_no_links(store: Store, folder: str, names: Sequence[str], *, is_empt
 def _find_kept(store: Store, gone: Sequence[str]) -> dict[str, str]:
     """Return how files can be restored from object versions or the quarantine of a vacuum."""
     places: dict[str, str] = {}
-    own = [name for name in gone if not is_absolute(name)]
     if store.versions is not None:
-        failed = store.versions.undelete_many(own, dry_run=True)
-        for name in own:
+        failed = store.versions.undelete_many(gone, dry_run=True)
+        for name in gone:
             error = failed.get(name)
             if error is None:
                 places[name] = "the bucket keeps an older version: delete the delete marker"
             elif not isinstance(error, ObjectNotFoundError):
                 places[name] = f"it is not known whether an older version exists: {error.message}"
-    for past in find_past_vacuums(store, own, _refuse):
+    for past in find_past_vacuums(store, gone, _refuse):
         command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
         places |= dict.fromkeys(past.restorable.to_pylist(), f"`{command}` restores it")
     return places
+
+
+def _find_kept_elsewhere(
+    store: Store, gone: Iterable[str], storage_options: Mapping[str, str]
+) -> dict[str, str]:
+    """Return how files of other tables can be restored there: a shallow clone has their names."""
+    places: dict[str, str] = {}
+    for folder, names in _by_folder(gone).items():
+        try:
+            root = _find_root(store, folder)
+            if root is not None:
+                source = open_store(root, storage_options)
+                inner = {name.removeprefix(f"{root}/"): name for name in names}
+                kept = _find_kept(source, list(inner))
+                places |= {inner[name]: place for name, place in kept.items()}
+        except DeltactlError as error:
+            reason = f"it is not known whether its table can restore it: {error.message}"
+            places |= dict.fromkeys(names, reason)
+    return places
+
+
+def _find_root(store: Store, folder: str) -> str | None:
+    """Return the root of the table that has a directory; ``None`` if no directory has a log."""
+    while is_absolute(folder) and not has_log(store, folder):
+        folder = folder.rpartition("/")[0]
+    return folder if is_absolute(folder) else None
 
 
 def _refuse(message: str) -> NoReturn:

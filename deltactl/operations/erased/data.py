@@ -57,7 +57,7 @@ class FileSearch:
     """The search of the files of one version, of all that a listing has."""
 
     snapshot: Snapshot
-    listing: Listing
+    stored: Listing
     named: NamedFiles
     variants: Sequence[Variant]
     sought: Sought | None
@@ -101,7 +101,7 @@ class FileSearch:
     def _others(self, live: pa.ChunkedArray) -> pa.Table:
         """Return the files that are not live, of the log, or deletion vectors; search the names."""
         known = self.named.files.combine_chunks()
-        every = self._stored(known["name"])
+        every = self._with_elsewhere(known["name"])
         is_live = pc.is_in(every["name"], value_set=locate_known(self.snapshot.store, live))
         is_of_log = pc.or_(checksum_mask(every["name"]), log_mask(every["name"]))
         files = every.filter(pc.invert(pc.or_(is_live, is_of_log)))
@@ -120,20 +120,20 @@ class FileSearch:
         columns = [names, files["size_bytes"], values, vectors, places, ids]
         return pa.table(columns, schema=FILES).filter(pc.invert(is_vector))
 
-    def _stored(self, known: pa.ChunkedArray) -> pa.Table:
+    def _with_elsewhere(self, known: pa.ChunkedArray) -> pa.Table:
         """Return names and sizes of all files, and of those elsewhere, as of a shallow clone."""
-        assert self.listing.facts is not None
+        assert self.stored.facts is not None
         texts = known.filter(pc.match_substring_regex(known, "^(?:/|[^/]*:)")).to_pylist()
         elsewhere = pa.array(filter(is_absolute, texts), pa.string())
-        names = pa.chunked_array([*self.listing.files.chunks, elsewhere])
-        sizes = [*self.listing.facts["size_bytes"].chunks, pa.nulls(len(elsewhere), pa.int64())]
+        names = pa.chunked_array([*self.stored.files.chunks, elsewhere])
+        sizes = [*self.stored.facts["size_bytes"].chunks, pa.nulls(len(elsewhere), pa.int64())]
         return pa.table({"name": names, "size_bytes": pa.chunked_array(sizes)})
 
     def _search_names(self, sought: Sought, others: pa.Array) -> None:
         """Search the names of all files and directories but those of the log."""
-        listed = self.listing.files
+        listed = self.stored.files
         is_out = pc.or_(log_mask(listed), pc.is_in(listed, value_set=others))
-        folders = pa.array([f"{it}/" for it in self.listing.directories], pa.string())
+        folders = pa.array([f"{it}/" for it in self.stored.directories], pa.string())
         for place, paths, directories in (
             (Where.OTHER, others, folders[:0]),
             (Where.PATHS, listed.filter(pc.invert(is_out)), folders),

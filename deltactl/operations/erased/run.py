@@ -79,11 +79,11 @@ def _search_table(
     sought = find_sought(variants)
     if sought is None:
         found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
-    listing = _list(store, found)
+    stored = _list(store, found)
     named = search_log(snapshot, files, variants, sought, found)
     metadata = tuple(it.metadata for it in variants)
     spec = SearchSpec(log.uri, context.storage_options, predicate, metadata, found.now_ms)
-    search = FileSearch(snapshot, listing, named, variants, sought, found)
+    search = FileSearch(snapshot, stored, named, variants, sought, found)
     search.run(spec, context, reads_versions=versions)
     return snapshot.version
 
@@ -99,17 +99,17 @@ def _find_schemas(snapshot: Snapshot, older: Sequence[Metadata]) -> list[Metadat
 
 def _list(store: Store, found: Found) -> Listing:
     """Return all files below the root, by name, and the directories."""
-    listing = list_facts(store)
-    if listing.non_utf8:
-        what = format_count(listing.non_utf8, "name")
+    stored = list_facts(store)
+    if stored.non_utf8:
+        what = format_count(stored.non_utf8, "name")
         found.add_unread(
             f"{what} that is not UTF-8", Where.OTHER, UnsupportedFeatureError("a name")
         )
-    for link in listing.links:
+    for link in stored.links:
         found.add_unread(link, Where.OTHER, UnsupportedFeatureError("a link"))
-    rows = listing.rows().sort_by("path")
-    listing.files, listing.facts = rows["path"], rows.select(["size_bytes"])
+    rows = stored.rows().sort_by("path")
+    stored.files, stored.facts = rows["path"], rows.select(["size_bytes"])
     found.counts["names"] += rows.num_rows
     chunks = [chunk for column in rows.columns for chunk in column.chunks]
     found.note_searched(*(memoryview(it) for chunk in chunks for it in chunk.buffers() if it))
-    return listing
+    return stored

@@ -240,17 +240,28 @@ def test_a_file_in_another_spelling_stays(other: str) -> None:
     assert fix(builder.store, texts=[text]).version_after == 2
 
 
-def test_what_a_quarantine_has_is_offered_first(tmp_path: Path) -> None:
-    builder = many(LocalStore(str(tmp_path)))
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) -> None:
+    """The quarantine of the table, or that of the table whose files a shallow clone has."""
+    root = tmp_path / "a table"
+    builder = many(LocalStore(str(root)))
     builder.remove(lost := path_of(builder, 3))
     options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
-    Table(str(tmp_path)).vacuum(options)
-    assert not (tmp_path / lost).exists()
-    line = json.dumps({"add": bodies(builder.store, 1, "add")[3]}) + "\n"
-    builder.store.put_if_absent(commit_path(latest(builder.store) + 1), line.encode())
-    report = fix(builder.store)
+    Table(str(root)).vacuum(options)
+    assert not (root / lost).exists()
+    adds = bodies(builder.store, 1, "add")
+    store = builder.store
+    if is_clone:
+        store = LocalStore(str(tmp_path / "clone"))
+        files = [{"add": {**add, "path": f"{builder.store.uri}/{add['path']}"}} for add in adds]
+        TableBuilder(store, [Column("id")]).commit(*files)
+    else:
+        line = json.dumps({"add": adds[3]}) + "\n"
+        store.put_if_absent(commit_path(latest(store) + 1), line.encode())
+    report = fix(store)
     assert (report.version_after, report.num_left) == (None, 1)
-    assert "--undo" in report.to_dict()["files"][0]["place"]
+    place = report.to_dict()["files"][0]["place"]
+    assert f"deltactl vacuum {builder.store.uri} --undo" in place
 
 
 class VersionedStore(ForwardingStore):

@@ -129,7 +129,8 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     batches = snapshot.file_batches(PRESENCE_COLUMNS)
-    found = find_lost(snapshot, find_missing(snapshot.store, batches, context, _NO_SIZES))
+    missing = find_missing(snapshot.store, batches, context, _NO_SIZES)
+    found = find_lost(snapshot, missing, log.storage_options)
     is_ours = found.is_vector
     if options.kind is Fix.MISSING_FILES:
         is_ours = pc.invert(is_ours)
