@@ -120,6 +120,11 @@ class OldVersion:
 class Versions(Protocol):
     """Methods of a store that may keep versions of deleted files."""
 
+    @property
+    def term(self) -> str:
+        """The store's term for old versions, and for what else it may keep of deleted files."""
+        ...
+
     def list_old(self) -> Iterator[OldVersion]:
         """Yield the versions of all files below the root that were replaced or deleted.
 

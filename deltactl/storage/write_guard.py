@@ -12,7 +12,7 @@ from deltactl.storage.store import Store
 _READS: Final = frozenset({
     "abandoned_files", "facts_of", "list_directories", "list_from", "list_old", "old_directories",
     "open_input", "open_old", "origin_of", "read", "read_many", "read_ranges", "read_tail",
-    "real_names", "stat_many", "uri", "walk", "walk_tree",
+    "real_names", "stat_many", "term", "uri", "walk", "walk_tree",
 })  # fmt: skip
 _CAPABILITIES: Final = frozenset({
     "directories", "file_copies", "range_copies", "uploads", "versions",

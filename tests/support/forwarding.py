@@ -156,6 +156,10 @@ class ForwardingStore:
     ) -> dict[str, StorageError]:
         return _present(self._inner.versions).undelete_many(names, dry_run=dry_run)
 
+    @property
+    def term(self) -> str:
+        return _present(self._inner.versions).term
+
     def list_old(self) -> Iterator[OldVersion]:
         return _present(self._inner.versions).list_old()
 

@@ -51,6 +51,7 @@ def _describe_totals(report: StorageReport) -> Section:
             None if cleanup is None else show(report.bytes_after_cleanup),
         ),
         ("to halve it", _describe_half(report)),
+        ("not included", report.not_counted),
     ]
     files = f" in {format_count(total.files, 'file')}, version {report.version}"
     return Section((Tone.STRONG(show(total.bytes)), files), facts=facts)

@@ -225,6 +225,7 @@ class TableFacts:
     version: int
     num_files: int = 0
     size_bytes: int = 0
+    time_travel_bytes: int | None = None
     partitions: int = 0
     small_files: int | None = None
     small_bytes: int | None = None

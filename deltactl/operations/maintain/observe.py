@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
+from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import read_last_run
@@ -126,6 +127,7 @@ def _examine_files(subject: TableSubject) -> list[Action]:
     loaded = load_files(snapshot)
     files, _, facts.size_bytes = loaded
     facts.num_files = files.num_rows
+    facts.time_travel_bytes = _sum_tombstones(subject)
     vectors = pc.struct_field(files["deletion_vector"], "cardinality")
     facts.rows = int(pc.sum(files["num_records"]).as_py() or 0)
     facts.deleted_rows = int(pc.sum(vectors).as_py() or 0)
@@ -149,6 +151,20 @@ def _examine_files(subject: TableSubject) -> list[Action]:
         return []
     _note_plan(facts, plan)
     return find_optimize(subject, plan, hot)
+
+
+def _sum_tombstones(subject: TableSubject) -> int | None:
+    """Return the bytes of removed files within the retention; ``None`` if that is invalid."""
+    snapshot = subject.snapshot
+    try:
+        cutoff_ms = subject.expiry_ms - snapshot.properties.deleted_file_retention_ms
+    except UsageError:
+        return None
+    total = 0
+    for batch in snapshot.tombstone_batches(("size_bytes", "deletion_timestamp_ms")):
+        is_kept = pc.greater(batch["deletion_timestamp_ms"], cutoff_ms)
+        total += sum_sizes(batch.filter(is_kept))
+    return total
 
 
 def _note_plan(facts: TableFacts, plan: OptimizePlan) -> None:

@@ -15,7 +15,9 @@ from deltactl.units import to_duration_ms
 
 _METRICS: Final = (
     ("small_files", "Files smaller than three quarters of the target size"),
+    ("table_files", "Live files"),
     ("table_bytes", "Bytes of all live files"),
+    ("time_travel_bytes", "Bytes of removed files that are kept for time travel"),
     ("log_tail_commits", "Commits since the last checkpoint"),
     ("reclaimable_bytes", "Bytes that a vacuum would free"),
     ("due_actions", "Actions that may be done now"),
@@ -221,7 +223,9 @@ class TableSample:
             success_ms = self.ended_ms
         return found | {
             "small_files": facts.small_files,
+            "table_files": facts.num_files,
             "table_bytes": facts.size_bytes,
+            "time_travel_bytes": facts.time_travel_bytes,
             "log_tail_commits": facts.tail_commits,
             "reclaimable_bytes": facts.reclaimable_bytes,
             "due_actions": sum(action.rank > 0 for action in report.actions),

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.option_fields import ensure_declared, selection_option
+
+_MOST_PRICE: Final = 1e6  # also in currencies of small units
 
 
 def to_price(price: float | str) -> float:
     """Return a price, given as a number or a text.
 
     Raises:
-        UsageError: it is not a number, or negative.
+        UsageError: it is not a number, negative, or more than a million.
     """
     try:
         value = float(price)
     except ValueError:
         value = -1.0
-    if isfinite(value) and value >= 0:
+    if 0 <= value <= _MOST_PRICE:
         return value
     raise UsageError(
         f"{price!r} is not a price",

@@ -73,7 +73,8 @@ class StorageReport(ShortRepr):
     data and deletion vectors included; ``days``: the same by the day (ms) on which they become
     removable. ``cleanup``: the log files that a log cleanup deletes, if it is possible.
     ``halving_ms``: the longest retention with which a vacuum halves all bytes, if there is one.
-    ``is_listed``: whether the files were listed, and not read from an inventory.
+    ``is_listed``: whether the files were listed, and not read from an inventory. ``not_counted``:
+    what else the store may keep, in its terms.
     """
 
     version: int
@@ -87,6 +88,7 @@ class StorageReport(ShortRepr):
     cleanup: Use | None
     halving_ms: int | None
     price: float | None = None
+    not_counted: str | None = None
 
     @property
     def total(self) -> Use:
@@ -118,6 +120,7 @@ class StorageReport(ShortRepr):
         return {
             "source": "listing" if self.is_listed else "inventory",
             "price": self.price,
+            "not_counted": self.not_counted,
             **self.total.to_dict(),
             "bill": {
                 name: {"bytes": size, "cost": self.cost(size)} for name, size in stages.items()

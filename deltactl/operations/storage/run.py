@@ -70,6 +70,7 @@ def _report(
     kept = listing.rows().filter(pa.array(has_role(sorting, "retained")))
     expiry = find_expiry(planner, kept)
     removable = reasons.get(Reason.REMOVABLE, Use(0, 0)).bytes
+    versions = planner.snapshot.store.versions
     to_free = -(-sum(use.bytes for use in reasons.values()) // 2) - removable
     return StorageReport(
         version=planner.snapshot.version,
@@ -83,6 +84,7 @@ def _report(
         cleanup=_find_cleanup(planner, now_ms),
         halving_ms=retain_ms if to_free <= 0 else expiry.find_retention(to_free, now_ms),
         price=options.price,
+        not_counted=None if versions is None else versions.term,
     )
 
 

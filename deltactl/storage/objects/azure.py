@@ -117,6 +117,7 @@ class AzureService(ObjectService):
     """Requests that use an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
 
     delete_batch: int = 256
+    old_versions_term = "previous versions, snapshots and soft-deleted blobs"
 
     def find_endpoint(self) -> str:
         """Return the endpoint of the account, which is in the options."""

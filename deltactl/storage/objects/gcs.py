@@ -95,6 +95,7 @@ class GcsService(ObjectService):
     """Requests that use a ``gcsfs.core.GCSFileSystem``."""
 
     delete_batch: int = 100
+    old_versions_term = "noncurrent and soft-deleted objects"
 
     def find_endpoint(self) -> str:
         """Return the endpoint of Google, or of the emulator if there is one."""

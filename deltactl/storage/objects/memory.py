@@ -22,7 +22,7 @@ class MemoryService(ObjectService):
     and then writes.
     """
 
-    may_keep_versions = False
+    old_versions_term = None
 
     def put(self, key: str, data: bytes) -> None:
         """Write or replace a whole file."""

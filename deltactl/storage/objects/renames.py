@@ -27,7 +27,7 @@ def connect_settings(file_system: Any, uri: str, settings: dict[str, Any]) -> di
 class RenamingService(ObjectService):
     """Files on a server. A file gets its name when it is complete."""
 
-    may_keep_versions = False
+    old_versions_term = None
 
     def __init__(self, file_system: Any, uri: str) -> None:
         """Use the file system of the server in ``uri``."""

@@ -100,6 +100,7 @@ class S3Service(ObjectService):
     delete_batch: int = 1000
     copies_ranges: bool = True
     keeps_parts: bool = True
+    old_versions_term = "noncurrent versions"
 
     def __init__(self, file_system: S3Files) -> None:
         """Send requests with the client of a file system."""

@@ -58,8 +58,8 @@ class ObjectService:
     """How many keys one call of ``delete`` accepts."""
     copies_ranges: bool = False
     """Whether uploads copy ranges of other objects."""
-    may_keep_versions: bool = True
-    """Whether the store may keep versions of objects that were replaced or deleted."""
+    old_versions_term: str | None = "old versions of objects"
+    """What the store may keep of objects that were replaced or deleted; ``None``: nothing."""
     keeps_parts: bool = False
     """Whether the store keeps parts of unfinished objects until ``abort_upload``."""
 

@@ -100,7 +100,12 @@ class ObjectStore:
     @property
     def versions(self) -> Versions | None:
         """Return this store, unless its service keeps no versions; else that checks the bucket."""
-        return self if self._service.may_keep_versions else None
+        return None if self._service.old_versions_term is None else self
+
+    @property
+    def term(self) -> str:
+        """Return what the service calls old versions."""
+        return self._service.old_versions_term or ""
 
     @property
     def _listing(self) -> ObjectListing:

@@ -33,7 +33,7 @@ def parse(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_metrics_have_the_known_values_of_each_table() -> None:
-    facts = TableFacts("events", "file:///events", "id", 3, small_files=7, size_bytes=1 << 40)
+    facts = TableFacts("events", "file:///events", "id", 3, 9, 1 << 40, small_files=7)
     facts.last_run_ms = 1_700_000_000_000
     report = TableReport(facts, Budget(), (), seconds=1.25)
     samples = [
@@ -44,6 +44,8 @@ def test_metrics_have_the_known_values_of_each_table() -> None:
     found = parse(render_metrics(samples))
     assert found["deltactl_small_files", "events"] == 7
     assert found["deltactl_table_bytes", "events"] == 1 << 40
+    assert found["deltactl_table_files", "events"] == 9
+    assert "deltactl_time_travel_bytes" not in str(found)  # not known
     assert found["deltactl_seconds", "events"] == 1.25
     assert found["deltactl_last_success_timestamp_seconds", "events"] == 1_800_000_000.5
     assert found["deltactl_last_success_timestamp_seconds", "failing"] == 1_700_000_000
