@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, Unread
+from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, Unread, Where
 from deltactl.operations.run_context import RunContext
 
 
@@ -70,8 +70,9 @@ class Found:
 
     def add(self, hit: Hit, until_ms: int | None = None) -> None:
         """Add values in one place of the table; a file counts once."""
-        place = self.places.setdefault((self.table, hit.place), Place(self.table, hit.place))
-        key = self.table, hit.place, hit.name
+        where = Where(hit.place)
+        place = self.places.setdefault((self.table, where), Place(self.table, where))
+        key = self.table, where, hit.name
         place.files += 0 if hit.name and key in self._named else hit.files
         if hit.rows is None:
             self._named.add(key)

@@ -145,7 +145,7 @@ class Place:
     """
 
     table: str
-    name: str
+    name: Where
     files: int = 0
     rows: int | None = None
     entries: int | None = None

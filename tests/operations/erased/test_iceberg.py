@@ -34,7 +34,7 @@ def test_manifests_are_searched(tmp_path: Path) -> None:
         assert (place.name, place.files) == ("Iceberg metadata", 1)
     assert search(builder.store, "id = 4243").is_erased
     assert search(builder.store, "name = 'zebra.jan'").is_erased
-    found = {it.name: it.files for it in search(builder.store, "p = 'q'").places}
+    found = {str(it.name): it.files for it in search(builder.store, "p = 'q'").places}
     assert found["Iceberg metadata"] == 2  # the list of manifests has bounds of partitions
     builder.store.put("metadata/cut.avro", b"Obj\1")
     report = search(builder.store, "id = 4243")

@@ -25,7 +25,7 @@ from tests.support.table_builder import Column, TableBuilder, struct_of
 
 def rows_by_place(report: ErasedReport) -> dict[str, int | None]:
     assert not report.unread
-    return {it.name: it.rows for it in report.places}
+    return {str(it.name): it.rows for it in report.places}
 
 
 def renamed(mapping: str) -> TableBuilder:
@@ -182,7 +182,7 @@ def test_tables_of_other_writers_have_as_many_rows_as_a_scan_says(corpus: Path) 
         name, literal = next(((n, it) for n, it in known if it is not None), (None, ""))
         if name is None:
             continue
-        found = {it.name: it.rows for it in search(store, f"`{name}` = {literal}").places}
+        found = {str(it.name): it.rows for it in search(store, f"`{name}` = {literal}").places}
         equal = pc.equal(rows[name], rows[name].drop_null()[0])
         assert found.get("live rows") == pc.sum(equal).as_py(), table["name"]
         searched += 1
