@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote
@@ -9,8 +12,11 @@ from urllib.parse import unquote
 from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.store import Store
+from deltactl.suggest import find_nearest
 
 _LEVELS_UP = 4  # each costs a request; deeper partitions are rare
+_MOST_BELOW = 10  # directories to look into: each costs a request
+_GIVE: Final = "Give the directory that contains _delta_log."
 
 LOG_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
 """Files that show, without a listing, that a directory has a log. Some logs lack them."""
@@ -50,17 +56,40 @@ def no_table_error(store: Store) -> NotATableError:
             hint="Restore the log from a backup, or check the path.",
         )
     above = find_table_above(store)
-    if above is not None:
-        hint = f"Open the table at {above}."
-    else:
-        hint = "Give the directory that contains _delta_log."
-    if next(store.walk(), None):
+    hint = None if above is None else f"Open the table at {above}."
+    if names := next(store.walk(), None):
+        hint = hint or _hint_of_content(store, names)
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
     if store.stat_many([unquote(where)]) != [None]:
-        return NotATableError(f"{where} is a file, not a Delta table", hint=hint)
-    return NotATableError(
-        f"no Delta table at {where}: the directory is empty or missing", hint=hint
-    )
+        return NotATableError(f"{where} is a file, not a Delta table", hint=hint or _GIVE)
+    message = f"no Delta table at {where}: the directory is empty or missing"
+    return NotATableError(message, hint=hint or _hint_of_place(store))
+
+
+def _hint_of_content(store: Store, names: Iterable[str]) -> str:
+    """Return what to do with a directory that is no table; ``names`` are some of its files."""
+    inner = (each for each in store.list_directories()[:_MOST_BELOW] if has_log(store, each))
+    below = next(inner, None) or next(filter(None, map(find_inner_table, names)), None)
+    if below is not None:
+        return f"Give one of the tables below it, such as {store.uri}/{below}, or the pattern " + (
+            shlex.quote(f"{store.uri}/**") + " for all of them."
+        )
+    if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
+        return "Use a tool for Iceberg: this is an Iceberg table."
+    if any(name.endswith(".parquet") for name in names):
+        return f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`."
+    return _GIVE
+
+
+def _hint_of_place(store: Store) -> str:
+    """Return the directory that a misspelled address means, if there is one."""
+    parent, _, name = unquote(store.uri).rpartition("/")
+    with suppress(StorageError):
+        beside = (each.rpartition("/")[2] for each in store.list_directories(parent))
+        nearest = find_nearest(name, beside)
+        if nearest is not None and has_log(store, f"{parent}/{nearest}"):
+            return f"Open the table at {parent}/{nearest}."
+    return _GIVE
 
 
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:

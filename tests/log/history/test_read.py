@@ -442,6 +442,28 @@ def test_where_no_table_is(tmp_path: Path, make: Any, message: str) -> None:
         read(place)
 
 
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        (["place/t 1/_delta_log/0.json", "place/x.parquet"], "the pattern '{}/place/**' for all"),
+        (["place/a/b/_delta_log/0.json"], "such as {}/place/a/b, or"),
+        (["place/p=1/x.parquet"], "`deltactl convert {}/place`"),
+        (["place/metadata/v1.metadata.json", "place/x.parquet"], "Iceberg"),
+        (["place/x.csv"], "contains _delta_log"),
+        (["plaice/_delta_log/0.json"], "Open the table at {}/plaice."),
+        (["plaice/x.parquet"], "contains _delta_log"),
+        (["other/_delta_log/0.json"], "contains _delta_log"),
+    ],
+)
+def test_the_hint_depends_on_what_is_there(tmp_path: Path, files: list[str], hint: str) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("")
+    with pytest.raises(NotATableError) as caught:
+        read(tmp_path / "place")
+    assert hint.format(open_store(str(tmp_path)).uri) in str(caught.value.hint)
+
+
 def test_inside_a_table_the_table_is_named(tmp_path: Path) -> None:
     write_log(tmp_path / "the table", 1)
     inside = tmp_path / "the table" / "p=1"
