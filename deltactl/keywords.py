@@ -33,7 +33,8 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
     values = {}
     for keyword, value in keywords.items():
         if keyword not in known:
-            near = get_close_matches(keyword, known, n=1)
+            flags = {it.metadata[METADATA].flag: keyword_of(it.name) for it in fields(kind)}  # type: ignore[arg-type]
+            near = [flags[keyword]] if keyword in flags else get_close_matches(keyword, known, n=1)
             others = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}"
             raise TypeError(f"unexpected keyword argument {keyword!r}. {others}")
         name, hint_of_type = known[keyword]

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 class SharedSpark:
     """The Spark session of a run: started once, when it is first needed."""
 
-    def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
+    def __init__(
+        self,
+        stack: ExitStack,
+        quiet: AbstractContextManager[object],
+        cancel: CancelToken | None = None,
+    ) -> None:
         """Let ``stack`` stop the session at its end; hold the lock ``quiet`` while it starts.
 
         Starting redirects stdout and stderr of the whole process until it is done.
         """
-        self._stack, self._quiet = stack, quiet
+        self._stack, self._quiet, self._cancel = stack, quiet, cancel
         self._lock = threading.Lock()
         self._session: Any = None  # only the modules of the engine may import Spark's types
 
@@ -41,16 +46,18 @@ class SharedSpark:
         with self._lock:
             if self._session is None:
                 with self._quiet:
-                    starting = spark_session(settings, environ)
+                    starting = spark_session(settings, environ, self._cancel)
                     self._session = self._stack.enter_context(starting)
             return self._session
 
 
 @contextmanager
-def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterator[SharedSpark]:
+def shared_spark(
+    quiet: AbstractContextManager[object] | None = None, cancel: CancelToken | None = None
+) -> Iterator[SharedSpark]:
     """Return a session that starts on first use; it is stopped at the end of the context."""
     with ExitStack() as stack, warnings.catch_warnings():
-        yield SharedSpark(stack, quiet or nullcontext())
+        yield SharedSpark(stack, quiet or nullcontext(), cancel)
 
 
 @dataclass(slots=True)
@@ -196,12 +203,14 @@ def open_engine(
     memory_bytes: int | None,
     jobs: int = 1,
     spark: SharedSpark | None = None,
+    cancel: CancelToken | None = None,
 ) -> Iterator[ChosenEngine]:
     """Return the engine; what it starts is stopped at the end of the context.
 
     ``jobs`` runs share this process, and ``spark`` if it is given: it is not stopped here.
+    Otherwise ``cancel`` ends its start.
     """
-    with nullcontext(spark) if spark is not None else shared_spark() as shared:
+    with nullcontext(spark) if spark is not None else shared_spark(cancel=cancel) as shared:
         yield ChosenEngine(
             options, environ, table, warn, note, verbose, max_concurrent, memory_bytes, jobs, shared
         )

@@ -23,6 +23,8 @@ def explain_failure(raised: BaseException) -> DeltactlError:
     match raised:
         case DeltactlError():
             return raised
+        case Exception() if cause := _find_interruption(raised):
+            return explain_failure(cause)
         case typer.TyperException():
             return restate_usage_error(raised, PROGRAM)
         case KeyboardInterrupt() | typer.Abort():
@@ -33,11 +35,24 @@ def explain_failure(raised: BaseException) -> DeltactlError:
             return OutOfMemoryError("out of memory")
         case _ if any(words in str(raised) for words in _NO_MEMORY):
             return OutOfMemoryError(f"out of memory: {raised}")
+        case ImportError():
+            return DeltactlError(
+                f"a Python package cannot be loaded: {raised}",
+                hint="Install deltactl in a new virtual environment.",
+            )
         case _:
             return InternalError(
                 f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
                 hint="Rerun with --debug, and report the output.",
             )
+
+
+def _find_interruption(raised: BaseException) -> BaseException | None:
+    """Return the interruption that an import converted to another error."""
+    cause = raised.__cause__ or raised.__context__
+    if cause is None or isinstance(cause, KeyboardInterrupt | Terminated):
+        return cause
+    return _find_interruption(cause)
 
 
 def show_traceback(output: Output, raised: BaseException) -> None:

@@ -246,12 +246,13 @@ class Session(TableAccess):
             memory_bytes=memory_bytes,
             jobs=self._jobs,
             spark=self._spark,
+            cancel=self._cancellation.token,
         )
 
     @contextmanager
     def sharing_spark(self) -> Iterator[None]:
         """Let the sessions of tables that begin in this context share one Spark session."""
-        with shared_spark(self.output.lock) as self._spark:
+        with shared_spark(self.output.lock, self._cancellation.token) as self._spark:
             yield
         self._spark = None
 

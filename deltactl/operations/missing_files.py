@@ -34,7 +34,7 @@ _FILES_A_TASK: Final = 10_000
 _TASKS_AT_ONCE: Final = 32
 _FEWEST_TO_LIST: Final = 100_000
 _ROWS_AT_ONCE: Final = 1 << 20
-_SHOWN: Final = 20
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

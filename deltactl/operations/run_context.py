@@ -97,7 +97,7 @@ class RunContext:
         """Warn in a dry run that a safety rule would refuse the real run; ``None``: none would."""
         if refusal is not None:
             self.on_refusal()
-            self.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+            self.warn(f"a real run would be refused: {refusal.message}. {refusal.hint}")
 
     def transaction(
         self, log: DeltaLog, base: CommitBase, files: AddedFiles | None = None

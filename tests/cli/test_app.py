@@ -12,6 +12,8 @@ import deltactl
 from deltactl import errors
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import MEANINGS, ExitCode
+from deltactl.cli.failures import explain_failure
+from deltactl.cli.signals import Terminated
 from tests.cli.conftest import RunCli
 
 HEAVY = ("pyarrow", "fsspec", "s3fs", "pyspark", "sqlglot", "numpy", "pandas", "rich")
@@ -206,6 +208,19 @@ def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
         "note: See `deltactl explain INTERNAL`.\n"
     )
     assert "go_wrong.py" in fake_cli("--debug", "go-wrong", "t").err
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "said"),
+    [
+        (KeyboardInterrupt(), RuntimeError("Error calling __set_name__"), "interrupted"),
+        (Terminated(), ImportError("initialization failed"), "terminated"),
+        (ValueError(), ImportError("undefined symbol"), "cannot be loaded: undefined symbol"),
+    ],
+)
+def test_an_import_that_fails_is_no_bug(cause: BaseException, error: Exception, said: str) -> None:
+    error.__cause__ = cause
+    assert said in explain_failure(error).message
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Starts:
         monkeypatch.setattr(spark_session, "spark_session", self.start)
 
     @contextmanager
-    def start(self, settings: SparkSettings, environ: object) -> Iterator[object]:
+    def start(self, settings: SparkSettings, environ: object, _: object) -> Iterator[object]:
         if self.failures:
             self.failures -= 1
             raise EngineUnavailableError("no Java")

@@ -102,7 +102,7 @@ class HistoryFlags:
     version: int | None = selection_option(None, "Show only version N", least=0, is_basic=True)
     files: bool = selection_option(
         False,
-        "With --version: list the files that this version added and removed, grouped by partition",
+        "With --version: show how many files this version added and removed, for each partition",
         is_basic=True,
     )
     diff: Annotated[tuple[int, int | None], to_diff] | None = selection_option(

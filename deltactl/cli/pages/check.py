@@ -68,7 +68,7 @@ def _describe_scope(report: CheckReport) -> Section:
     return Section(
         facts=[
             ("log", ", ".join(log) or "no commits"),
-            ("table", size),
+            ("table", None if report.version is None else size),
             ("checked", depth),
             ("rows", f"{counts.num_rows:,}" if counts.num_rows else None),
             ("deletion vectors", f"{counts.num_vectors:,}" if counts.num_vectors else None),

@@ -69,7 +69,7 @@ def _format_cost(cost: float) -> str:
 def _describe_half(report: StorageReport) -> str:
     now = format_duration(report.retention_ms)
     if report.halving_ms is None:
-        return "no vacuum, with a retention of an hour or more"
+        return "not possible with a retention of an hour or more"
     if report.halving_ms >= report.retention_ms:
         return f"a vacuum, with the present retention of {now}"
     return f"a vacuum, with a retention of {format_duration(report.halving_ms)} instead of {now}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from deltactl.engine.base import CancelToken
 from deltactl.engine.local import count_cores
 from deltactl.engine.spark.facts import find_missing, is_submitted, load_spark_facts, remedy_for
 from deltactl.errors import EngineUnavailableError, InterruptedRunError
@@ -56,10 +57,13 @@ class SparkSettings:
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterator[SparkSession]:
+def spark_session(
+    settings: SparkSettings, environ: Mapping[str, str], cancel: CancelToken | None = None
+) -> Iterator[SparkSession]:
     """Yield the session of this process; if there is none, a new session that ends with the block.
 
     Raises:
+        InterruptedRunError: ``cancel`` was set before a Spark Connect server answered.
         EngineUnavailableError: the message says what is missing and what to install.
     """
     remote = settings.remote or (None if settings.master else environ.get("SPARK_REMOTE"))
@@ -72,7 +76,7 @@ def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterat
     if active is not None:
         yield active
         return
-    session = _start(settings, remote, environ)
+    session = _start(settings, remote, environ, cancel)
     try:
         yield session
     finally:
@@ -102,7 +106,12 @@ def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
     return conf
 
 
-def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, str]) -> SparkSession:
+def _start(
+    settings: SparkSettings,
+    remote: str | None,
+    environ: Mapping[str, str],
+    cancel: CancelToken | None,
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
     _silence_python_side()
@@ -111,7 +120,7 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
         master, conf = remote, dict(settings.conf)
         builder = builder.remote(remote)
         if remote.startswith("sc://"):
-            _ensure_answers(remote)
+            _ensure_answers(remote, cancel)
     else:
         master = choose_master(settings, environ) or ""
         conf = build_conf(settings, master or None)
@@ -141,7 +150,7 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
     return session
 
 
-def _ensure_answers(remote: str) -> None:
+def _ensure_answers(remote: str, cancel: CancelToken | None = None) -> None:
     """Connect to a Spark Connect server once: PySpark would try for ten minutes.
 
     Raises:
@@ -159,24 +168,25 @@ def _ensure_answers(remote: str) -> None:
             "the address of the Spark Connect server is not valid",  # it may contain a token
             hint="Use the form sc://HOST:PORT/;use_ssl=true;token=TOKEN.",
         ) from error
-    with _ending_on_signals():
-        ready = grpc.channel_ready_future(channel)
-        try:
-            # A thread of gRPC may get the signal: then only the end of a wait shows it.
-            for _ in range(_SECONDS_TO_CONNECT * 5):
-                with suppress(grpc.FutureTimeoutError):
-                    ready.result(0.2)
-                    return
-            raise EngineUnavailableError(
-                f"no Spark Connect server answers at {builder.endpoint}: {_SECONDS_TO_CONNECT} "
-                "seconds were too short for a connection",
-                hint="Check the address, and that the server runs and a firewall lets this machine "
-                "reach it. A server with TLS needs `;use_ssl=true`. `--engine local` runs without "
-                "Spark.",
-            )
-        finally:
-            # Not `close`: the thread that waits for the connection would print a traceback.
-            ready.cancel()
+    ready = grpc.channel_ready_future(channel)
+    try:
+        # Short waits: the token may be set meanwhile, and a thread of gRPC may get the signal.
+        for _ in range(_SECONDS_TO_CONNECT * 5):
+            if cancel is not None and cancel.is_set():
+                raise InterruptedRunError("interrupted before Spark started")
+            with suppress(grpc.FutureTimeoutError):
+                ready.result(0.2)
+                return
+        raise EngineUnavailableError(
+            f"no Spark Connect server answers at {builder.endpoint}: {_SECONDS_TO_CONNECT} "
+            "seconds were too short for a connection",
+            hint="Check the address, and that the server runs and a firewall lets this machine "
+            "reach it. A server with TLS needs `;use_ssl=true`. `--engine local` runs without "
+            "Spark.",
+        )
+    finally:
+        # Not `close`: the thread that waits for the connection would print a traceback.
+        ready.cancel()
 
 
 def _silence_context(context: Any, verbose: int) -> None:

@@ -66,8 +66,8 @@ def check_protocol(
     unknown = sorted(list_features(protocol) - REGISTRY.keys())
     if unknown:
         findings.note(
-            "deltactl did not check the requirements of these table features, because it does "
-            f"not support them: {', '.join(unknown)}"
+            "the requirements of these table features were not checked, because deltactl does not "
+            f"support them: {', '.join(unknown)}"
         )
     try:
         schema = metadata.schema

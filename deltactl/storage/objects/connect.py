@@ -88,7 +88,7 @@ def _explain(
 ) -> StorageError:
     secrets = secret_values(settings)
     mapped = map_error(error, "connect to", "", place, secrets, access=access)
-    if type(mapped) is not StorageError:
+    if type(mapped) is not StorageError or not settings:
         return mapped
     # The library's message may contain an option: show only the type of the error.
     return StorageError(

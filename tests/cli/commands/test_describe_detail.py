@@ -179,7 +179,7 @@ def test_storage_shows_what_the_files_are_for(cli: RunCli, tmp_path: Path) -> No
     assert [row["reason"] for row in result["by_reason"]] == ["commits"]
     size = result["bytes"]
     assert ran.out.startswith(f"{size} B, less than 0.01 a month in 1 file, version 0\n")
-    assert "to halve it                     no vacuum" in ran.out
+    assert "to halve it                     not possible" in ran.out
     rows = cli("describe-detail", root, "--storage", "-o", "csv").out.splitlines()
     assert rows == ["reason,files,bytes,cost", f"commits,1,{size},"]
 

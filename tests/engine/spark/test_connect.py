@@ -48,16 +48,24 @@ def test_an_address_that_is_not_valid(address: str) -> None:
         session._ensure_answers(address)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "tables"),
+    [(signal.SIGTERM, ["t"]), (signal.SIGINT, ["t"]), (signal.SIGINT, ["t", "u", "--jobs", "2"])],
+)
 def test_the_first_signal_ends_the_run(
-    silent: socket.socket, tmp_path: Path, number: signal.Signals
+    silent: socket.socket, tmp_path: Path, number: signal.Signals, tables: list[str]
 ) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
-    for row in range(3):
-        builder.append([{"id": row}])
-    words = ["optimize", str(tmp_path / "t"), "--spark-remote", address_of(silent)]
+    for name in ("t", "u"):
+        builder = TableBuilder(LocalStore(str(tmp_path / name)), [Column("id")])
+        for row in range(3):
+            builder.append([{"id": row}])
+    words = ["optimize", *tables, "--spark-remote", address_of(silent)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "deltactl", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "deltactl", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     )
     silent.settimeout(60)
     connection, _ = silent.accept()
