@@ -86,7 +86,7 @@ def connect(place: str, settings: Mapping[str, str]) -> HiveCatalog:
     """
     if not place and "security" in settings:
         raise UnsupportedFeatureError(
-            "hive-site.xml asks for Kerberos or TLS, which deltactl does not speak",
+            "hive-site.xml requires Kerberos or TLS, which deltactl does not support",
             hint="Give the address of a metastore without them, or the path of the table.",
         )
     uris = place or settings.get("uris", "")

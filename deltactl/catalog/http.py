@@ -172,7 +172,7 @@ def bearer(token: str) -> dict[str, str]:
     note_secrets([token])
     if not token.isascii() or not token.isprintable():
         raise AccessDeniedError(
-            "the token of the catalog has characters that no token has",
+            "the token of the catalog has characters that are not valid in a token",
             hint="Set the token again, without line breaks.",
         )
     return {"Authorization": f"Bearer {token}"}

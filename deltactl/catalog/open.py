@@ -47,7 +47,7 @@ def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Loca
     Raises:
         UsageError: the name or a setting is not valid.
         NotATableError: the catalog has no such table.
-        UnsupportedFeatureError: it is no Delta table, or deltactl cannot open its location.
+        UnsupportedFeatureError: it is not a Delta table, or deltactl cannot open its location.
         AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
     """
     name = parse_name(address)
@@ -60,7 +60,7 @@ def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Loca
         raise no_table(catalog, name)
     if not entry.is_delta:
         raise UnsupportedFeatureError(
-            f"{address} is no Delta table: {_say_kind(entry)} in {entry.catalog}",
+            f"{address} is not a Delta table: {_say_kind(entry)} in {entry.catalog}",
             hint="Give the name of a Delta table.",
         )
     ensure_usable(address, entry.location)

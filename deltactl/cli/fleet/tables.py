@@ -93,7 +93,7 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
         tables.setdefault(entry.location.rstrip("/"), entry.name)
     if left_out:
         count = format_count(len(left_out), "table", "tables")
-        session.output.note(f"{pattern}: {count} left out, which are no Delta tables")
+        session.output.note(f"{pattern}: {count} left out: not Delta tables")
     if not tables:
         raise NotATableError(
             f"no Delta table matches {pattern}",

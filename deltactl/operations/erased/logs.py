@@ -149,7 +149,7 @@ def _held(variant: Variant, sought: Sought | None, files: pa.RecordBatch) -> Ite
     }
     parsed = parse_stats(stats, stats_type(leaves, ()))
     if pc.any(pc.and_(parsed.is_null(), pc.match_substring_regex(stats, _STATS))).as_py():
-        raise CorruptLogError("statistics are no object in JSON")
+        raise CorruptLogError("the statistics are not a JSON object")
     rows = PartitionRows(files["partition_values"])
     constants = {name: rows.typed(variant.columns[name]) for name in partition}
     for name, path in data.items():

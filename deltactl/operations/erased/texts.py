@@ -152,7 +152,7 @@ def _text_has_value(place: str, source: pa.NativeFile, sought: Sought) -> bool:
     with TextIOWrapper(source, encoding="utf-8", newline="") as reader:
         for block in iter(partial(reader.read, _BLOCK_CHARACTERS), ""):
             if "\0" in block:
-                raise UnicodeError("no text in UTF-8")
+                raise UnicodeError("not text in UTF-8")
             text = pa.array([rest + block])
             lines = (
                 text if place == Where.OTHER else pa.array((rest + block).splitlines(), pa.string())

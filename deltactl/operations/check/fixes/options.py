@@ -43,7 +43,7 @@ def to_fix(kind: Fix | str | None) -> Fix | None:
         UsageError: there is none.
     """
     if kind is not None and kind not in list(Fix):
-        raise UsageError(f"{kind!r} is no fix", hint=f"Use one of: {', '.join(Fix)}.")
+        raise UsageError(f"{kind!r} is not a kind of fix", hint=f"Use one of: {', '.join(Fix)}.")
     return None if kind is None else Fix(kind)
 
 
