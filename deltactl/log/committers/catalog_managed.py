@@ -76,7 +76,7 @@ class CatalogManaged:
             if commit_version(staged_file(commit).name) != commit.version:
                 raise StorageError(
                     f"{self._table.catalog} names {commit.file_name!r} as the commit of version "
-                    f"{commit.version} of {self._store.uri}, which is not the name of a staged commit"
+                    f"{commit.version} of {self._store.uri}, which does not name a staged commit"
                 )
         self._known = state
         return state
