@@ -1,4 +1,4 @@
-"""Add the names and ids of column mapping to a schema.
+"""Add the names and ids of column mapping to a schema; remove them, or other metadata of fields.
 
 Works on the JSON, so that all else in it stays as it is. Source: PROTOCOL.md, "Column Mapping".
 """
@@ -6,7 +6,7 @@ Works on the JSON, so that all else in it stays as it is. Source: PROTOCOL.md, "
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from deltactl.protocol.schema import FIELD_ID_KEY, PHYSICAL_NAME_KEY
@@ -24,7 +24,21 @@ def add_column_ids(schema_string: str) -> tuple[str, int]:
     for last, field in enumerate(_fields(schema), start=1):  # noqa: B007 - returned below
         mapping = {FIELD_ID_KEY: last, PHYSICAL_NAME_KEY: field["name"]}
         field["metadata"] = {**(field.get("metadata") or {}), **mapping}
-    return json.dumps(schema, ensure_ascii=False, separators=(",", ":")), last
+    return _encode(schema), last
+
+
+def remove_field_metadata(schema_string: str, keys: Collection[str]) -> str:
+    """Return a schema in which no field, at any depth, has metadata with these keys."""
+    schema = json.loads(schema_string)
+    for field in _fields(schema):
+        field["metadata"] = {
+            k: v for k, v in (field.get("metadata") or {}).items() if k not in keys
+        }
+    return _encode(schema)
+
+
+def _encode(schema: Any) -> str:
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 def _fields(node: Any) -> Iterator[dict[str, Any]]:

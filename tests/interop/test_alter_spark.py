@@ -16,10 +16,10 @@ from tests.support.table_builder import Column, TableBuilder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DROPPED = ("deletionVectors", "rowTracking", "v2Checkpoint")
+DROPPED = ("deletionVectors", "rowTracking", "typeWidening", "v2Checkpoint")
 ALSO = (
     "checkConstraints", "columnMapping", "domainMetadata", "inCommitTimestamp",
-    "materializePartitionColumns", "typeWidening", "vacuumProtocolCheck",
+    "materializePartitionColumns", "vacuumProtocolCheck",
 )  # fmt: skip
 ROWS = [{"id": 2}, {"id": 3}, {"id": 4}]
 
@@ -29,8 +29,12 @@ def build(path: Path, *features: str, **properties: str) -> Table:
     properties = {f"delta.{key}": value for key, value in properties.items()}
     names = ["appendOnly", "invariants", *features]
     store = LocalStore(str(path))
-    builder = TableBuilder(store, [Column("id")], features=names, properties=properties)
+    columns = [Column("id", "integer" if "typeWidening" in features else "long")]
+    builder = TableBuilder(store, columns, features=names, properties=properties)
     first, _ = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}])
+    if "typeWidening" in features:
+        change = {"fromType": "integer", "toType": "long"}
+        builder.change_metadata(columns=[Column("id", metadata={"delta.typeChanges": [change]})])
     if "deletionVectors" in features:
         builder.delete_rows(first, [0])
     else:
@@ -72,7 +76,12 @@ class TestWithSpark:
     pytestmark = SHARED_SESSION
 
     @pytest.mark.parametrize(
-        "name", ["deletionVectors", pytest.param("rowTracking", marks=pytest.mark.slow)]
+        "name",
+        [
+            "deletionVectors",
+            pytest.param("rowTracking", marks=pytest.mark.slow),
+            pytest.param("typeWidening", marks=pytest.mark.slow),
+        ],
     )
     def test_spark_goes_on_from_a_dropped_feature(
         self, delta_spark: SparkSession, tmp_path: Path, name: str

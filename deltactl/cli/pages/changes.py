@@ -175,7 +175,9 @@ def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
 
 def _describe_steps(steps: Sequence[Step]) -> Iterator[str]:
     for step, equal in groupby(steps):
-        files = f" ({format_count(step.num_files, 'file')})" if step.num_files else ""
+        counts = [format_count(step.num_files, "file")] if step.num_files else []
+        counts += [format_size(step.num_bytes)] if step.num_bytes else []
+        files = f" ({', '.join(counts)})" if counts else ""
         checkpoint = " with checkpoint" if step.writes_checkpoint else ""
         number = len(list(equal))
         times = f", {number} times" if number > 1 else ""

@@ -74,7 +74,7 @@ class StateCommit:
         drops_domains = self.step.drops is not None or self.step.domains
         if drops_domains and concurrent.non_file_actions.domains:
             raise _conflict("changed domain metadata")
-        if self.step.drops is not None and RESTORE in concurrent.operations:
+        if self.step.metadata is not None and RESTORE in concurrent.operations:
             raise _conflict("restored an earlier version")
 
 

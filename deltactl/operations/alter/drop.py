@@ -8,12 +8,10 @@ Source: PROTOCOL.md; the RFC "Checkpoint Protection"; DROP FEATURE in Delta on S
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.delta_log import DeltaLog
@@ -27,10 +25,17 @@ from deltactl.operations.alter.steps import (
     changed_keys,
     property_step,
     spellings,
+    to_json,
 )
+from deltactl.operations.alter.traces import (
+    TRACES,
+    count_traces,
+    list_unmarked_vectors,
+    plan_rewrite,
+)
+from deltactl.operations.optimize.options import OptimizeOptions, PurgeTypes
 from deltactl.protocol.actions import DomainMetadata, Metadata
-from deltactl.protocol.column_ids import MAX_COLUMN_ID
-from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.column_ids import MAX_COLUMN_ID, remove_field_metadata
 from deltactl.protocol.features import (
     CHECK_CONSTRAINTS,
     CHECKPOINT_PROTECTION,
@@ -49,7 +54,7 @@ from deltactl.protocol.features import (
     protocol_of,
 )
 from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS
-from deltactl.protocol.schema import TYPE_CHANGES_KEY
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, StructType, encode_schema
 from deltactl.suggest import with_suggestion
 from deltactl.units import DAY_MS, format_timestamp
 
@@ -84,9 +89,6 @@ _REMOVED: Final[Mapping[str, Changes]] = {
 }
 """Properties that are removed together with their feature."""
 
-TRACES: Final = {DELETION_VECTORS.name: "deletion_vector", ROW_TRACKING.name: "base_row_id"}
-"""Columns of file actions that are empty without a feature."""
-
 _LOST: Final[Mapping[str, str]] = {
     IN_COMMIT_TIMESTAMP.name: "the times of all versions become those of their files",
     ROW_TRACKING.name: "row ids are lost",
@@ -110,11 +112,13 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         return plan
     _ensure_droppable(log, snapshot, row)
     prepared = _change(before, _TURNED_OFF[name])
-    final = _change(prepared, _REMOVED.get(name, {}))
+    bare = _without_traces(prepared, row)
+    final = _change(bare, _REMOVED.get(name, {}))
     protects = {CHECKPOINT_PROTECTION.name} if row.reader else set()
     steps = [
         *([property_step(prepared, _changed(before, prepared))] if prepared != before else []),
-        *_plan_files(snapshot, row),
+        *_plan_files(log, snapshot, row, now_ms),
+        *([_schema_step(prepared, bare)] if bare != prepared else []),
         *_plan_domains(snapshot, row),
         *([_barrier()] * _BARRIERS if row.reader else []),
         Step(
@@ -143,25 +147,6 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
     )
 
 
-def list_unmarked_vectors(snapshot: Snapshot) -> pa.ChunkedArray:
-    """Return the files of deletion vectors of tombstones that have no tombstone themselves.
-
-    Only files inside the table: no vacuum of it deletes others.
-    """
-    named, marked = [], []
-    for batch in snapshot.tombstone_batches(("path", "deletion_vector")):
-        marked.append(batch["path"])
-        named.append(vector_files(batch["deletion_vector"]).drop_null())
-    files = pc.unique(_chain(named))
-    outside = pc.match_substring_regex(files, "^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)")
-    files = files.filter(pc.invert(outside))
-    return pa.chunked_array([files.filter(pc.invert(pc.is_in(files, value_set=_chain(marked))))])
-
-
-def _chain(arrays: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    return pa.chunked_array([chunk for array in arrays for chunk in array.chunks], pa.string())
-
-
 def _change(metadata: Metadata, changes: Changes) -> Metadata:
     """Return the metadata with other values of properties; ``None`` removes a property."""
     configuration = dict(metadata.configuration)
@@ -181,23 +166,42 @@ def _barrier() -> Step:
     return Step(StepKind.STATE, "Empty Commit", writes_checkpoint=True)
 
 
-def _plan_files(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
+def _without_traces(metadata: Metadata, row: Feature) -> Metadata:
+    """Return the metadata without what its schema has of a feature."""
+    schema = metadata.schema_string
+    if row is not TYPE_WIDENING or schema is None or TYPE_CHANGES_KEY not in schema:
+        return metadata
+    return replace(metadata, schema_string=remove_field_metadata(schema, {TYPE_CHANGES_KEY}))
+
+
+def _schema_step(before: Metadata, after: Metadata) -> Step:
+    """Return the commit that changes the schema; its parameters are the columns before."""
+    pairs = zip(before.schema.fields, after.schema.fields, strict=True)
+    changed = StructType(tuple(old for old, new in pairs if old != new))
+    columns = to_json(json.loads(encode_schema(changed))["fields"])
+    return Step(StepKind.STATE, "DROP FEATURE", {"columns": columns}, metadata=after)
+
+
+def _plan_files(log: DeltaLog, snapshot: Snapshot, row: Feature, now_ms: int) -> Iterator[Step]:
     """Yield the steps that remove what files have of the feature."""
     column = TRACES.get(row.name)
-    num_files = count_traces(snapshot, column) if column is not None else 0
+    num_files, num_bytes = (0, 0) if column is None else count_traces(snapshot, column)
     if row is ROW_TRACKING and num_files:
         yield Step(StepKind.UNBACKFILL, "ROW TRACKING UNBACKFILL", num_files=num_files)
     if row is DELETION_VECTORS:
         if num_files:
-            yield Step(StepKind.PURGE, "REORG", num_files=num_files)
+            yield _rewrite(num_files, num_bytes, OptimizeOptions(purge=True))
         if num_files or len(list_unmarked_vectors(snapshot)):
             yield Step(StepKind.TOMBSTONES, "Deletion Vector Tombstones")
+    if row is TYPE_WIDENING and TYPE_CHANGES_KEY in (snapshot.metadata.schema_string or ""):
+        options = PurgeTypes(purge=True)
+        plan = plan_rewrite(log, snapshot, options, now_ms)
+        if not plan.is_empty:
+            yield _rewrite(plan.files.num_rows, plan.bytes_to_rewrite, options)
 
 
-def count_traces(snapshot: Snapshot, column: str) -> int:
-    """Return the number of live files that have a value in a column."""
-    batches = snapshot.file_batches(("path", column))
-    return sum(batch.num_rows - batch[column].null_count for batch in batches)
+def _rewrite(num_files: int, num_bytes: int, options: OptimizeOptions) -> Step:
+    return Step(StepKind.PURGE, "REORG", num_files=num_files, num_bytes=num_bytes, rewrite=options)
 
 
 def _plan_domains(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
@@ -233,13 +237,10 @@ def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
             f"the feature {name} cannot be dropped: the table has {', '.join(constraints)}",
             hint="Unset them first.",
         )
-    is_mapped = row is COLUMN_MAPPING and before.column_mapping_mode != "none"
-    is_widened = row is TYPE_WIDENING and TYPE_CHANGES_KEY in (before.schema_string or "")
-    if is_mapped or is_widened:
-        reason = "names and ids" if is_mapped else "earlier types"
+    if row is COLUMN_MAPPING and before.column_mapping_mode != "none":
         raise UnsupportedFeatureError(
-            f"the feature {name} cannot be dropped by deltactl: files may have {reason} that the "
-            "schema does not have without it, so that all must be rewritten",
+            f"the feature {name} cannot be dropped by deltactl: files may have names and ids that "
+            "the schema does not have without it, so that all must be rewritten",
             hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
         )
     if row is CHECKPOINT_PROTECTION:

@@ -30,7 +30,8 @@ class AlterReport(ShortRepr):
             "features_dropped": list(plan.dropped),
             "protected_until_ms": plan.protected_until_ms,
             "steps": [
-                {"operation": step.operation, "files": step.num_files} for step in plan.steps
+                {"operation": step.operation, "files": step.num_files, "bytes": step.num_bytes}
+                for step in plan.steps
             ],
             "risks": list(plan.risks),
         }

@@ -24,16 +24,17 @@ from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.alter.commits import FilesCommit, StateCommit
-from deltactl.operations.alter.drop import (
-    TRACES,
-    count_traces,
-    list_unmarked_vectors,
-    plan_drop,
-)
+from deltactl.operations.alter.drop import plan_drop
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.plan import plan_alter
 from deltactl.operations.alter.report import AlterReport
 from deltactl.operations.alter.steps import AlterPlan, Step, StepKind
+from deltactl.operations.alter.traces import (
+    TRACES,
+    count_traces,
+    list_unmarked_vectors,
+    plan_rewrite,
+)
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -128,7 +129,7 @@ class _Run:
 
     def _change_state(self, step: Step) -> None:
         trace = None if step.drops is None else TRACES.get(step.drops.name)
-        if trace is not None and count_traces(self._log.snapshot(self._version), trace):
+        if trace is not None and count_traces(self._log.snapshot(self._version), trace)[0]:
             raise ConflictError(
                 f"another writer used {step.drops and step.drops.name} during the run",
                 hint="Rerun: what is left is then done.",
@@ -143,21 +144,29 @@ class _Run:
             )
 
     def _purge(self, step: Step) -> None:
-        """Rewrite files with vectors, in commits of ``optimize``; then go on from its version."""
-        from deltactl.operations.optimize.options import OptimizeOptions
+        """Rewrite files in commits of ``optimize``, then go on from its version."""
         from deltactl.operations.optimize.run import optimize_table
 
-        before = self.transaction.base
-        report = optimize_table(self._log, OptimizeOptions(purge=True), self._context)
+        before, options = self.transaction.base, step.rewrite
+        assert options is not None  # noqa: S101 - the step rewrites files
+        report = optimize_table(self._log, options, self._context)
         if report.failures:
             raise report.find_worst_failure()
-        base = CommitBase.of(self._log.snapshot())
+        snapshot = self._log.snapshot()
+        base = CommitBase.of(snapshot)
         self.transaction = self._context.transaction(self._log, base)
         if report.interrupted:
             raise self._interrupted(step)
         if (base.metadata, base.protocol) != (before.metadata, before.protocol):
             raise ConflictError(
                 "another writer changed the table's schema, properties or protocol during the run",
+                hint="Rerun: what is left is then done.",
+            )
+        if options.purged == "deleted":
+            return  # the log shows what is left; the last commit asks for it
+        if not plan_rewrite(self._log, snapshot, options, self._context.clock.now_ms()).is_empty:
+            raise ConflictError(
+                f"another writer added files with {options.purged} during the run",
                 hint="Rerun: what is left is then done.",
             )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.features import Feature
 
@@ -22,22 +23,25 @@ class StepKind(Enum):
     STATE = "change metadata, protocol or domains"
     BACKFILL = "give row ids to files"
     UNBACKFILL = "remove the row ids of files"
-    PURGE = "rewrite files with deletion vectors"
+    PURGE = "rewrite files with deletion vectors or earlier types"
     TOMBSTONES = "mark the files of deletion vectors as removed"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One or more commits with an operation of Delta on Spark; ``num_files``: that it changes.
+    """One or more commits with an operation of Delta on Spark.
 
-    The rest is about the commit of a state: what it changes; ``needs_row_ids``: each file must have
-    row ids; ``drops``: no file may use this feature; ``writes_checkpoint``: a checkpoint follows.
+    ``num_files``: that it changes; ``num_bytes``: that it rewrites; ``rewrite``: how. The rest is
+    about the commit of a state: what it changes; ``needs_row_ids``: each file must have row ids;
+    ``drops``: no file may use this feature; ``writes_checkpoint``: a checkpoint follows.
     """
 
     kind: StepKind
     operation: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     num_files: int = 0
+    num_bytes: int = 0
+    rewrite: OptimizeOptions | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     metadata: Metadata | None = None
     protocol: Protocol | None = None

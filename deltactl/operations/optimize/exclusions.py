@@ -1,7 +1,4 @@
-"""Find the layout of each partition, and exclude files that need no rewrite: the second step.
-
-Source of the files that a purge rewrites: Delta on Spark's ``REORG TABLE ... APPLY (PURGE)``.
-"""
+"""Find the layout of each partition, and exclude files that need no rewrite: the second step."""
 
 from __future__ import annotations
 
@@ -19,18 +16,12 @@ from deltactl.operations.optimize.candidates import Candidates
 from deltactl.operations.optimize.layout.plan import AssignedFiles, ClusterLimit, ExistingLayout
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_clustered_otherwise, is_laid_out
-from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.options import NOTHING_TO_PURGE, OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
+from deltactl.operations.optimize.purged_files import purge_mask
 from deltactl.option_names import option
-from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.nested import walk_leaves
-from deltactl.parquet.open_files import naming_file
-from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.schema import is_void
 from deltactl.storage.names import is_local_uri
-from deltactl.storage.parallel import each_in_parallel
-from deltactl.storage.store import Store
 
 TARGET_TAG: Final = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes at the time of writing."""
@@ -40,8 +31,6 @@ IN_LAYOUT: Final = "already in this layout"
 # Timestamps of files are from the clock of the writer, those of commits from the clock of the
 # store.
 _SKEW_MS: Final = 10 * 60 * 1000
-
-_FILES_AT_A_TIME: Final = 10_000
 
 
 def exclude_files(
@@ -68,8 +57,8 @@ def exclude_files(
     divides = bool(layouts.is_laid.any()) and not (request is not None and request.kind == "zorder")
     limit = ClusterLimit.of(options.max_bytes, rule.target_bytes, divides=divides)
     if options.purge:
-        wanted = _purge_mask(snapshot, files)
-        candidates.leave(~wanted, "nothing to purge")
+        wanted = purge_mask(snapshot, files, options.purged)
+        candidates.leave(~wanted, NOTHING_TO_PURGE)
         candidates.forced = wanted
     elif request is None:
         clustered = clustered_mask(log, snapshot, files, z_orders) & ~layouts.assigned.mask
@@ -176,45 +165,3 @@ def _z_ordered_paths(
         return z_orders.paths(versions)
 
     return log.retry_after_cleanup(search)
-
-
-def _purge_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
-    """Return a mask of the files to rewrite; read footers if columns may have been dropped."""
-    vectors = files["deletion_vector"]
-    cardinality = pc.struct_field(vectors, "cardinality")
-    unknown = files["num_records"].is_null()
-    deleted = pc.and_(vectors.is_valid(), pc.or_(unknown, pc.greater(cardinality, 0)))
-    mask = np.asarray(pc.fill_null(deleted, False)).copy()
-    if snapshot.metadata.column_mapping_mode == "none":
-        return mask  # without column mapping no column can be dropped
-    known = _known_leaves(snapshot)
-    rows = np.flatnonzero(~mask)
-    # In parts, so that not all names become Python objects at the same time.
-    for part in np.split(rows, range(_FILES_AT_A_TIME, len(rows), _FILES_AT_A_TIME)):
-        asked = files.select(["path", "size_bytes"]).take(pa.array(part)).to_pydict()
-        facts = zip(asked["path"], asked["size_bytes"], strict=True)
-        stale = each_in_parallel(lambda fact: bool(_leaves(snapshot.store, *fact) - known), facts)
-        mask[part[np.fromiter(stale, dtype=np.bool_, count=len(part))]] = True
-    return mask
-
-
-def _known_leaves(snapshot: Snapshot) -> set[str]:
-    """Return the dotted physical names of every leaf of the current schema."""
-    metadata = snapshot.metadata
-    leaves = {
-        leaf
-        for field in metadata.schema.fields
-        if not is_void(field.type)
-        for leaf in _arrow_leaves(field.physical_name, arrow_type(field.type, "physical"))
-    }
-    return leaves | {name for name in snapshot.properties.row_tracking_columns if name}
-
-
-def _leaves(store: Store, path: str, size_bytes: int) -> set[str]:
-    with naming_file(path):
-        schema = parse_footer(store, path, size_bytes).metadata.schema.to_arrow_schema()
-    return {leaf for field in schema for leaf in _arrow_leaves(field.name, field.type)}
-
-
-def _arrow_leaves(prefix: str, kind: pa.DataType) -> set[str]:
-    return {".".join(leaf.path) for leaf in walk_leaves(kind, (prefix,))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
@@ -38,6 +38,11 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 Verification: TypeAlias = Literal["counts", "full"]
 Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
 Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
+Purged: TypeAlias = Literal["deleted", "old types"]
+"""What a purge removes: rows and columns that were deleted, or values with an earlier type."""
+
+NOTHING_TO_PURGE: Final = "nothing to purge"
+"""Why a purge leaves a file as it is."""
 
 DEFAULT_LAYOUT: Layout = "tile"
 LIQUID_LAYOUT: Layout = "hilbert"
@@ -75,7 +80,7 @@ class OptimizeOptions:
     ``None`` means: decide from the table. ``memory_bytes`` bounds the row groups. ``partitions``:
     only these, by the names of their Hive directories, such as ``day=2024-01-31`` (empty for a
     table without partitions); ``None``: all. A run is divided into commits after ``commit_every``,
-    and after each ``commit_every_bytes`` of input.
+    and after each ``commit_every_bytes`` of input. ``purged``: what ``purge`` removes.
     """
 
     where: str | None = selection_option(
@@ -221,6 +226,7 @@ class OptimizeOptions:
         is_repeated=True,
     )
     partitions: frozenset[str] | None = None
+    purged: ClassVar[Purged] = "deleted"
 
     def __post_init__(self) -> None:
         ensure_declared(self)
@@ -311,6 +317,13 @@ class OptimizeOptions:
                 f"{option('codec', name)}: level {level} is not between {levels[0]} and "
                 f"{levels[-1]}"
             )
+
+
+class PurgeTypes(OptimizeOptions):
+    """Options with which a purge rewrites files with earlier types."""
+
+    __slots__ = ()
+    purged: ClassVar[Purged] = "old types"
 
 
 def _split_codec(text: str) -> tuple[str, int | None]:

@@ -64,7 +64,7 @@ def test_json_of_several_tables(cli: RunCli, table: TableBuilder, tmp_path: Path
         envelope = json.loads(line)
         assert (envelope["version_after"], envelope["result"]["steps"]) == (
             2,
-            [{"operation": "SET TBLPROPERTIES", "files": 0}],
+            [{"operation": "SET TBLPROPERTIES", "files": 0, "bytes": 0}],
         )
         assert envelope["result"]["properties"] == {"b": {"before": None, "after": "c=d"}}
 

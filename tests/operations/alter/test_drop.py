@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from deltactl.table import Table
 from tests.operations.alter.test_properties import actions, alter
 from tests.support.restores import restore
 from tests.support.stores import fresh_store
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, array_of
 
+TYPE_CHANGES = "delta.typeChanges"
 PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"
 
 
@@ -166,13 +168,60 @@ def test_files_that_must_be_rewritten_are_refused() -> None:
     mapped = TableBuilder(fresh_store(), [Column("id")], mapping="name")
     with pytest.raises(UnsupportedFeatureError, match="names and ids"):
         alter(mapped.store, drop_feature="columnMapping")
-    changes = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
-    column = Column("id", metadata=changes)
-    widened = TableBuilder(fresh_store(), [column], features=["typeWidening"])
-    with pytest.raises(UnsupportedFeatureError, match="earlier types"):
-        alter(widened.store, drop_feature="typeWidening")
     with pytest.raises(UsageError, match="Did you mean 'typeWidening'"):
-        alter(widened.store, drop_feature="typeWidenin")
+        alter(mapped.store, drop_feature="typeWidenin")
+
+
+def widened_table(store: Store, **options: Any) -> TableBuilder:
+    """A table of four files: one without the columns, two with old types, one with new ones."""
+    features = ["typeWidening", *options.pop("features", ())]
+    properties = {"delta.enableTypeWidening": "true"}
+    builder = TableBuilder(
+        store, [Column("k")], features=features, properties=properties, **options
+    )
+    builder.append([{"k": 0}])
+    columns = [Column("n", "short"), Column("a", array_of("float"))]
+    builder.change_metadata(columns=[*builder.columns, *columns])
+    builder.append([{"k": 1, "n": 1, "a": [1.5]}, {"k": 2, "n": None, "a": None}])
+    builder.append([{"k": 3, "n": -7, "a": [None, 2.5]}])
+    k, n, a = builder.columns
+    change = {"fromType": "short", "toType": "long"}
+    n = replace(n, type="long", metadata={**n.metadata, TYPE_CHANGES: [change]})
+    change = {"fromType": "float", "toType": "double", "fieldPath": "element"}
+    a = replace(a, type=array_of("double"), metadata={**a.metadata, TYPE_CHANGES: [change]})
+    builder.change_metadata(columns=[k, n, a])
+    builder.append([{"k": 4, "n": 1 << 40, "a": [1e300]}])
+    return builder
+
+
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_files_with_earlier_types_are_rewritten(mapping: str) -> None:
+    builder = widened_table(fresh_store(), mapping=mapping)
+    table = Table("x", store=builder.store)
+    before = table.scan().read_all().sort_by("k").to_pylist()
+    files = table.snapshot().files["path"].to_pylist()
+    planned = table.alter(drop_feature="typeWidening", dry_run=True).plan.steps[1]
+    expected = 3 if mapping == "id" else 2  # by id, a column may have any name
+    assert (planned.operation, planned.num_files) == ("REORG", expected)
+    assert planned.num_bytes > 0
+    operations = ["UNSET TBLPROPERTIES", "REORG", "DROP FEATURE", *BARRIERS, "DROP FEATURE"]
+    assert drop(builder, "typeWidening") == operations
+    snapshot = table.snapshot()
+    assert len({*files} & {*snapshot.files["path"].to_pylist()}) == 4 - expected
+    assert TYPE_CHANGES not in (snapshot.metadata.schema_string or "")
+    reorg = actions(builder.store, builder.version + 2)
+    assert reorg["add"]["dataChange"] is reorg["remove"]["dataChange"] is False
+    assert table.scan().read_all().sort_by("k").to_pylist() == before
+    assert table.check(depth="data").is_sound
+    assert "typeWidening" not in features(builder.store)
+
+
+def test_a_file_that_optimize_leaves_is_refused() -> None:
+    builder = widened_table(fresh_store())
+    default = Column("d", metadata={"CURRENT_DEFAULT": "1", "EXISTS_DEFAULT": "1"})
+    builder.change_metadata(columns=[*builder.columns, default])
+    with pytest.raises(SafetyError, match="2 lacks a column with EXISTS_DEFAULT"):
+        alter(builder.store, drop_feature="typeWidening")
 
 
 def test_protection_is_dropped_when_the_log_was_truncated() -> None:

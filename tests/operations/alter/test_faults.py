@@ -24,6 +24,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "timestamps": {"properties": {"delta.enableInCommitTimestamps": "true"}, "unset": ("a",)},
     "rowTracking": {"drop_feature": "rowTracking"},
     "deletionVectors": {"drop_feature": "deletionVectors"},
+    "typeWidening": {"drop_feature": "typeWidening"},
 }
 
 
@@ -36,7 +37,13 @@ def alter(store: Any, changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", ["crash", "error"])
 @pytest.mark.parametrize(
     "name",
-    ["row ids", "timestamps", "rowTracking", pytest.param("deletionVectors", marks=SLOW)],
+    [
+        "row ids",
+        "timestamps",
+        "rowTracking",
+        pytest.param("deletionVectors", marks=SLOW),
+        pytest.param("typeWidening", marks=SLOW),
+    ],
 )
 def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
     changes = CHANGES[name]
@@ -44,10 +51,17 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
     store = MemoryStore(f"memory://alter-{kind}-{when}")
     store.delete_many([name for batch in store.walk() for name in batch])
     features = [dropped] if dropped else []
-    builder = TableBuilder(store, [Column("id")], features=features, properties={"a": "1"})
+    builder = TableBuilder(
+        store, [Column("id", "integer")], features=features, properties={"a": "1"}
+    )
     path, _ = builder.append([{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 3}])
     if dropped == "deletionVectors":
         builder.delete_rows(path, [0])
+    if dropped == "typeWidening":
+        changes_of_id = [{"fromType": "integer", "toType": "long"}]
+        metadata = {"delta.typeChanges": changes_of_id}
+        builder.change_metadata(columns=[Column("id", "long", metadata=metadata)])
+        builder.append([{"id": 1 << 40}])
     rows = [row["id"] for row in builder.rows()]
     before = store.contents()
     counted = FaultyStore(store)

@@ -15,6 +15,7 @@ from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.operations.alter.test_drop import widened_table
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import fresh_store
@@ -105,6 +106,29 @@ def test_what_uses_the_feature_is_a_conflict_and_the_next_run_goes_on(
     rows = sorted(table.scan().read_all()["id"].to_pylist())
     expected = {append: [1, 2, 3, 4], delete_row: [2, 3], rename: [1, 2, 3]}
     assert rows == expected[act]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [("REORG", "added files with old types"), ("DROP FEATURE", "restored an earlier version")],
+)
+def test_files_with_old_types_that_come_back_are_a_conflict(operation: str, said: str) -> None:
+    builder = widened_table(fresh_store())
+    old = list(builder.data)[1]
+
+    def bring_back(builder: TableBuilder) -> None:
+        builder.store.put("back.parquet", builder.store.read(old))
+        add = builder.adopt("back.parquet", stats=json.dumps({"numRecords": 2}))
+        builder.commit(add, operation="RESTORE")
+
+    with pytest.raises(ConflictError, match=said):
+        meet(builder, operation, bring_back, drop_feature="typeWidening")
+    run_on(builder.store, alter_table, AlterOptions(drop_feature="typeWidening"))
+    table = Table("x", store=builder.store)
+    assert "typeWidening" not in list_features(table.snapshot().protocol)
+    assert sorted(table.scan().read_all()["k"].to_pylist()) == [0, 1, 1, 2, 2, 3, 4]
+    files = table.snapshot().files["path"].to_pylist()
+    assert not {old, "back.parquet"} & {*files}
 
 
 def test_a_run_can_be_stopped_between_two_commits() -> None:

@@ -1,0 +1,105 @@
+"""Find the files that a purge rewrites, by their footers where the log does not tell.
+
+Source: ``REORG TABLE ... APPLY (PURGE)`` and ``ALTER TABLE ... DROP FEATURE`` of Delta on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.snapshot import Snapshot
+from deltactl.numpy_types import Flags
+from deltactl.operations.optimize.options import Purged
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.nested import walk_leaves
+from deltactl.parquet.open_files import naming_file
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, StructType, is_void, walk_fields
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Store
+
+Leaves: TypeAlias = Mapping[str, pa.DataType]
+"""The type of each Parquet column, by its dotted name."""
+
+_FILES_AT_A_TIME: Final = 10_000
+
+
+def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
+    """Return a mask of the files to rewrite; footers are read if the schema may have changed."""
+    if purged == "old types":
+        return _mask_by_footer(snapshot, files, _types_differ(snapshot))
+    vectors = files["deletion_vector"]
+    cardinality = pc.struct_field(vectors, "cardinality")
+    unknown = files["num_records"].is_null()
+    deleted = pc.and_(vectors.is_valid(), pc.or_(unknown, pc.greater(cardinality, 0)))
+    mask = np.asarray(pc.fill_null(deleted, False)).copy()
+    if snapshot.metadata.column_mapping_mode == "none":
+        return mask  # without column mapping no column can be dropped
+    known = _known_leaves(snapshot)
+    rows = np.flatnonzero(~mask)
+    rest = files.take(pa.array(rows))
+    mask[rows] = _mask_by_footer(snapshot, rest, lambda found: bool(found.keys() - known))
+    return mask
+
+
+def _mask_by_footer(
+    snapshot: Snapshot, files: pa.Table, is_purged: Callable[[Leaves], bool]
+) -> Flags:
+    masks = [np.empty(0, np.bool_)]
+    # In parts, so that not all names become Python objects at the same time.
+    for start in range(0, files.num_rows, _FILES_AT_A_TIME):
+        asked = files.select(["path", "size_bytes"]).slice(start, _FILES_AT_A_TIME).to_pydict()
+        facts = zip(asked["path"], asked["size_bytes"], strict=True)
+        found = each_in_parallel(lambda fact: is_purged(_leaves(snapshot.store, *fact)), facts)
+        masks.append(np.fromiter(found, np.bool_, len(asked["path"])))
+    return np.concatenate(masks)
+
+
+def _types_differ(snapshot: Snapshot) -> Callable[[Leaves], bool]:
+    """Return whether a file stores a column whose type was changed with another type.
+
+    A column that is not found by its name can be there under another one only in the mode ``id``.
+    """
+    metadata = snapshot.metadata
+    by_id = metadata.column_mapping_mode == "id"
+    wanted = {
+        name.lower(): kind
+        for field in metadata.data_schema.fields
+        if any(TYPE_CHANGES_KEY in f.metadata for f in walk_fields(StructType((field,))))
+        for name, kind in _leaves_of(field).items()
+    }
+
+    def differ(found: Leaves) -> bool:
+        folded = {name.lower(): kind for name, kind in found.items()}
+        return any(folded.get(name, None if by_id else k) != k for name, k in wanted.items())
+
+    return differ
+
+
+def _known_leaves(snapshot: Snapshot) -> set[str]:
+    """Return the dotted physical names of every leaf of the current schema."""
+    fields = (field for field in snapshot.metadata.schema.fields if not is_void(field.type))
+    leaves = {name for field in fields for name in _leaves_of(field)}
+    return leaves | {name for name in snapshot.properties.row_tracking_columns if name}
+
+
+def _leaves_of(field: Field) -> Leaves:
+    return _arrow_leaves(field.physical_name, arrow_type(field.type, "physical"))
+
+
+def _leaves(store: Store, path: str, size_bytes: int) -> Leaves:
+    with naming_file(path):
+        schema = parse_footer(store, path, size_bytes).metadata.schema.to_arrow_schema()
+    leaves: dict[str, pa.DataType] = {}
+    for field in schema:
+        leaves |= _arrow_leaves(field.name, field.type)
+    return leaves
+
+
+def _arrow_leaves(prefix: str, kind: pa.DataType) -> dict[str, pa.DataType]:
+    return {".".join(leaf.path): leaf.type for leaf in walk_leaves(kind, (prefix,))}
