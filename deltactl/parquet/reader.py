@@ -65,7 +65,8 @@ class RowReader:
     ``extra`` has the materialized columns of row tracking. They are found by name, and are null in
     files that do not have them. ``verify_pages``: verify the checksums of pages, in files that have
     checksums. ``for_rewrite``: raise an error for values that some readers would read differently
-    after a rewrite (see ``calendar``).
+    after a rewrite (see ``calendar``). ``written``: the same columns, without void ones, under
+    the names of the rows that are returned.
     """
 
     struct: StructType
@@ -75,11 +76,12 @@ class RowReader:
     extra: tuple[pa.Field, ...] = ()
     verify_pages: bool = False
     for_rewrite: bool = False
+    written: StructType | None = None
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
         object.__setattr__(self, "_fields", stored)
-        target = arrow_schema(StructType(tuple(stored)), self.naming)
+        target = arrow_schema(self.written or StructType(tuple(stored)), self.naming)
         object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
         is_flat = all(isinstance(f.type, PrimitiveType) and not is_variant(f.type) for f in stored)
         object.__setattr__(self, "_is_flat", is_flat)
@@ -92,11 +94,25 @@ class RowReader:
 
     def select(self, names: Set[str]) -> RowReader:
         """Return a reader that reads only these columns, given by their names in ``schema``."""
-        fields = (
-            f for f, stored in zip(self._fields, self.schema, strict=False) if stored.name in names
-        )
+        chosen = [n for n, name in enumerate(self.fields) if name in names]
+        struct = StructType(tuple(self._fields[n] for n in chosen))
         extra = tuple(e for e in self.extra if e.name in names)
-        return replace(self, struct=StructType(tuple(fields)), extra=extra)
+        written = self.written
+        if written is not None:
+            written = StructType(tuple(written.fields[n] for n in chosen))
+        return replace(self, struct=struct, extra=extra, written=written)
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """Return the columns by their names in ``schema``, without ``extra``."""
+        return dict(zip(self.schema.names, self._fields, strict=False))
+
+    @property
+    def of_written(self) -> RowReader:
+        """Return the reader of files that have the names of ``schema``."""
+        if self.written is None:
+            return self
+        return replace(self, struct=self.written, mapping_mode="none", written=None)
 
     def read(
         self,

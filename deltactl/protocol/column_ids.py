@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from deltactl.protocol.schema import FIELD_ID_KEY, PHYSICAL_NAME_KEY
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.schema import FIELD_ID_KEY, NESTED_IDS_KEY, PHYSICAL_NAME_KEY
 
 MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+_PROPERTIES: Final = frozenset({"delta.columnmapping.mode", MAX_COLUMN_ID.lower()})
 
 
 def add_column_ids(schema_string: str) -> tuple[str, int]:
@@ -35,6 +38,17 @@ def remove_field_metadata(schema_string: str, keys: Collection[str]) -> str:
             k: v for k, v in (field.get("metadata") or {}).items() if k not in keys
         }
     return _encode(schema)
+
+
+def without_mapping(metadata: Metadata) -> Metadata:
+    """Return the metadata without column mapping: files then have the names of the schema."""
+    properties = metadata.configuration.items()
+    schema, keys = metadata.schema_string, {FIELD_ID_KEY, NESTED_IDS_KEY, PHYSICAL_NAME_KEY}
+    return replace(
+        metadata,
+        schema_string=schema and remove_field_metadata(schema, keys),
+        configuration={k: v for k, v in properties if k.lower() not in _PROPERTIES},
+    )
 
 
 def _encode(schema: Any) -> str:

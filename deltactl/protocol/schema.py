@@ -15,7 +15,7 @@ from deltactl.errors import MALFORMED, CorruptLogError
 
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
-_NESTED_IDS_KEY: Final = "delta.columnMapping.nested.ids"
+NESTED_IDS_KEY: Final = "delta.columnMapping.nested.ids"
 TYPE_CHANGES_KEY: Final = "delta.typeChanges"
 _MAPPING_KEYS = frozenset({PHYSICAL_NAME_KEY, FIELD_ID_KEY})
 
@@ -315,7 +315,7 @@ def _fields_inside(delta_type: DeltaType) -> Iterator[Field]:
 
 def nested_ids(field: Field) -> Mapping[str, int]:
     """Return the field ids of elements, keys and values below a field, by their paths in it."""
-    found = field.metadata.get(_NESTED_IDS_KEY)
+    found = field.metadata.get(NESTED_IDS_KEY)
     if not isinstance(found, dict):
         return {}
     return {path: number for path, number in found.items() if isinstance(number, int)}

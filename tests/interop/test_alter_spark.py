@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,16 @@ import pytest
 
 from deltactl import Table
 from deltactl.storage.local.store import LocalStore
-from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.interop.judges import count_with_delta_rs, rows_with_delta_rs, rows_with_duckdb
 from tests.support.delta_spark import SHARED_SESSION
 from tests.support.table_builder import Column, TableBuilder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DROPPED = ("deletionVectors", "rowTracking", "typeWidening", "v2Checkpoint")
+DROPPED = ("columnMapping", "deletionVectors", "rowTracking", "typeWidening", "v2Checkpoint")
 ALSO = (
-    "checkConstraints", "columnMapping", "domainMetadata", "inCommitTimestamp",
+    "checkConstraints", "domainMetadata", "inCommitTimestamp",
     "materializePartitionColumns", "vacuumProtocolCheck",
 )  # fmt: skip
 ROWS = [{"id": 2}, {"id": 3}, {"id": 4}]
@@ -30,7 +31,8 @@ def build(path: Path, *features: str, **properties: str) -> Table:
     names = ["appendOnly", "invariants", *features]
     store = LocalStore(str(path))
     columns = [Column("id", "integer" if "typeWidening" in features else "long")]
-    builder = TableBuilder(store, columns, features=names, properties=properties)
+    mapping = "name" if "columnMapping" in features else "none"
+    builder = TableBuilder(store, columns, features=names, properties=properties, mapping=mapping)
     first, _ = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}])
     if "typeWidening" in features:
         change = {"fromType": "integer", "toType": "long"}
@@ -57,6 +59,18 @@ def drop(path: Path, name: str) -> Table:
     return table
 
 
+def read_with_us(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = Table(str(path)).scan().read_all().to_pylist()
+    return rows
+
+
+def list_operations(path: Path) -> list[str]:
+    names = sorted((path / "_delta_log").glob("*.json"))
+    return [
+        json.loads(name.read_text().splitlines()[0])["commitInfo"]["operation"] for name in names
+    ]
+
+
 def by_id(rows: Any) -> list[dict[str, Any]]:
     return sorted(({"id": row["id"]} for row in rows), key=lambda row: row["id"])
 
@@ -79,6 +93,7 @@ class TestWithSpark:
         "name",
         [
             "deletionVectors",
+            pytest.param("columnMapping", marks=pytest.mark.slow),
             pytest.param("rowTracking", marks=pytest.mark.slow),
             pytest.param("typeWidening", marks=pytest.mark.slow),
         ],
@@ -93,6 +108,68 @@ class TestWithSpark:
         with pytest.raises(Exception, match="DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"):
             delta_spark.sql(f"ALTER TABLE {where} DROP FEATURE {name}")
         assert Table(str(tmp_path / "t")).check().is_sound
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("name", "statements"),
+        [
+            (
+                "columnMapping",
+                [
+                    "CREATE TABLE {} (id INT, b STRING, s STRUCT<x:INT,y:STRING>, p DATE) USING "
+                    "DELTA PARTITIONED BY (p) TBLPROPERTIES('delta.columnMapping.mode'='name')",
+                    "INSERT INTO {} VALUES "
+                    "(1, 'x', named_struct('x', 1, 'y', 'a'), DATE'2024-01-31'), "
+                    "(2, 'x', NULL, DATE'2024-01-31'), (3, 'y', NULL, NULL)",
+                    "ALTER TABLE {} RENAME COLUMN id TO b2",
+                    "ALTER TABLE {} DROP COLUMN b",
+                    "ALTER TABLE {} RENAME COLUMN b2 TO b",
+                    "ALTER TABLE {} RENAME COLUMN s.x TO z",
+                    "DELETE FROM {} WHERE b = 1",
+                ],
+            ),
+            (
+                "typeWidening",
+                [
+                    "CREATE TABLE {} (a SMALLINT, b ARRAY<DECIMAL(5,2)>, c INT, d DATE, e FLOAT) "
+                    "USING DELTA TBLPROPERTIES('delta.enableTypeWidening'='true', "
+                    "'delta.feature.timestampNtz'='supported')",
+                    "INSERT INTO {} VALUES (1, array(1.25), 7, DATE'2024-01-31', 1.5), "
+                    "(NULL, array(NULL), NULL, NULL, NULL), (3, NULL, -7, DATE'1999-12-31', -0.1)",
+                    "ALTER TABLE {} CHANGE COLUMN a TYPE BIGINT",
+                    "ALTER TABLE {} CHANGE COLUMN b.element TYPE DECIMAL(12,4)",
+                    "ALTER TABLE {} CHANGE COLUMN c TYPE DECIMAL(12,1)",
+                    "ALTER TABLE {} CHANGE COLUMN d TYPE TIMESTAMP_NTZ",
+                    "ALTER TABLE {} CHANGE COLUMN e TYPE DOUBLE",
+                    "INSERT INTO {} VALUES (1099511627776, array(12345678.1234), 12345678901.5, "
+                    "TIMESTAMP_NTZ'2024-01-31 01:02:03', 1e300)",
+                    "DELETE FROM {} WHERE a = 3",
+                ],
+            ),
+        ],
+    )
+    def test_files_are_rewritten_as_spark_does(
+        self, delta_spark: SparkSession, tmp_path: Path, name: str, statements: list[str]
+    ) -> None:
+        ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+        for path in (ours, theirs):
+            for statement in statements:
+                delta_spark.sql(statement.format(f"delta.`{path}`"))
+        rows = sorted(map(str, delta_spark.table(f"delta.`{ours}`").collect()))
+        by_others = [sorted(map(str, read(ours))) for read in (rows_with_duckdb, read_with_us)]
+        Table(str(ours)).alter(drop_feature=name)
+        delta_spark.sql(f"ALTER TABLE delta.`{theirs}` DROP FEATURE {name}")
+        states = [Table(str(path)).snapshot() for path in (ours, theirs)]
+        one, other = (state.metadata for state in states)
+        assert one.schema == other.schema
+        assert (one.configuration, states[0].protocol) == (other.configuration, states[1].protocol)
+        operations = [list_operations(path) for path in (ours, theirs)]
+        assert operations[0] == operations[1]
+        assert sorted(map(str, delta_spark.table(f"delta.`{ours}`").collect())) == rows
+        readers = (rows_with_duckdb, read_with_us)
+        assert [sorted(map(str, read(ours))) for read in readers] == by_others
+        # Vectors stay: their feature is not dropped.
+        assert count_with_delta_rs(ours) == len(rows)
 
     def test_spark_uses_what_was_turned_on(self, delta_spark: SparkSession, tmp_path: Path) -> None:
         table = build(tmp_path / "t")

@@ -17,6 +17,7 @@ from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.operations.alter.steps import Step
+from deltactl.operations.optimize.rewrite_commit import ensure_same_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import PROTECTED_BEFORE
 
@@ -66,6 +67,8 @@ class StateCommit:
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
         """See ``Draft.rebase``."""
         ensure_same_table(concurrent)
+        if self.step.rewrite is not None:
+            ensure_same_files(concurrent)
         adds = concurrent.adds
         if self.step.needs_row_ids and adds["base_row_id"].null_count:
             raise _conflict("added files without row ids")

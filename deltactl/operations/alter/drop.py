@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.delta_log import DeltaLog
@@ -33,9 +33,14 @@ from deltactl.operations.alter.traces import (
     list_unmarked_vectors,
     plan_rewrite,
 )
-from deltactl.operations.optimize.options import OptimizeOptions, PurgeTypes
+from deltactl.operations.optimize.options import (
+    REMOVE_MAPPING,
+    OptimizeOptions,
+    PurgeNames,
+    PurgeTypes,
+)
 from deltactl.protocol.actions import DomainMetadata, Metadata
-from deltactl.protocol.column_ids import MAX_COLUMN_ID, remove_field_metadata
+from deltactl.protocol.column_ids import MAX_COLUMN_ID, remove_field_metadata, without_mapping
 from deltactl.protocol.features import (
     CHECK_CONSTRAINTS,
     CHECKPOINT_PROTECTION,
@@ -57,6 +62,9 @@ from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_K
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, StructType, encode_schema
 from deltactl.suggest import with_suggestion
 from deltactl.units import DAY_MS, format_timestamp
+
+if TYPE_CHECKING:
+    from deltactl.operations.optimize.plan import OptimizePlan
 
 _ROW_IDS: Final = "delta.enableRowTracking"
 _SUSPENDED: Final = "delta.rowTrackingSuspended"
@@ -117,8 +125,8 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
     protects = {CHECKPOINT_PROTECTION.name} if row.reader else set()
     steps = [
         *([property_step(prepared, _changed(before, prepared))] if prepared != before else []),
-        *_plan_files(log, snapshot, row, now_ms),
-        *([_schema_step(prepared, bare)] if bare != prepared else []),
+        *_plan_files(snapshot, row),
+        *_plan_rewrite(log, snapshot, row, bare, now_ms),
         *_plan_domains(snapshot, row),
         *([_barrier()] * _BARRIERS if row.reader else []),
         Step(
@@ -169,20 +177,46 @@ def _barrier() -> Step:
 def _without_traces(metadata: Metadata, row: Feature) -> Metadata:
     """Return the metadata without what its schema has of a feature."""
     schema = metadata.schema_string
-    if row is not TYPE_WIDENING or schema is None or TYPE_CHANGES_KEY not in schema:
-        return metadata
-    return replace(metadata, schema_string=remove_field_metadata(schema, {TYPE_CHANGES_KEY}))
+    if row is COLUMN_MAPPING and metadata.column_mapping_mode != "none":
+        return without_mapping(metadata)
+    if row is TYPE_WIDENING and schema is not None and TYPE_CHANGES_KEY in schema:
+        schema = remove_field_metadata(schema, {TYPE_CHANGES_KEY})
+    return replace(metadata, schema_string=schema)
 
 
-def _schema_step(before: Metadata, after: Metadata) -> Step:
-    """Return the commit that changes the schema; its parameters are the columns before."""
+def _plan_rewrite(
+    log: DeltaLog, snapshot: Snapshot, row: Feature, after: Metadata, now_ms: int
+) -> Iterator[Step]:
+    """Yield the steps after which neither the schema nor a file has the feature."""
+    before = snapshot.metadata
+    if before.schema_string == after.schema_string:
+        return
+    if row is COLUMN_MAPPING:  # with the metadata, or readers would not find the columns
+        options: OptimizeOptions = PurgeNames(purge=True, rewrite="encode", verify="full")
+        step = _rewrite(plan_rewrite(log, snapshot, options, now_ms), options)
+        yield replace(step, operation=REMOVE_MAPPING, metadata=after)
+        return
+    options = PurgeTypes(purge=True)
+    plan = plan_rewrite(log, snapshot, options, now_ms)
+    if not plan.is_empty:
+        yield _rewrite(plan, options)
     pairs = zip(before.schema.fields, after.schema.fields, strict=True)
     changed = StructType(tuple(old for old, new in pairs if old != new))
     columns = to_json(json.loads(encode_schema(changed))["fields"])
-    return Step(StepKind.STATE, "DROP FEATURE", {"columns": columns}, metadata=after)
+    yield Step(StepKind.STATE, "DROP FEATURE", {"columns": columns}, metadata=after)
 
 
-def _plan_files(log: DeltaLog, snapshot: Snapshot, row: Feature, now_ms: int) -> Iterator[Step]:
+def _rewrite(plan: OptimizePlan, options: OptimizeOptions) -> Step:
+    return Step(
+        StepKind.PURGE,
+        "REORG",
+        num_files=plan.files.num_rows,
+        num_bytes=plan.bytes_to_rewrite,
+        rewrite=options,
+    )
+
+
+def _plan_files(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
     """Yield the steps that remove what files have of the feature."""
     column = TRACES.get(row.name)
     num_files, num_bytes = (0, 0) if column is None else count_traces(snapshot, column)
@@ -190,18 +224,12 @@ def _plan_files(log: DeltaLog, snapshot: Snapshot, row: Feature, now_ms: int) ->
         yield Step(StepKind.UNBACKFILL, "ROW TRACKING UNBACKFILL", num_files=num_files)
     if row is DELETION_VECTORS:
         if num_files:
-            yield _rewrite(num_files, num_bytes, OptimizeOptions(purge=True))
+            options = OptimizeOptions(purge=True)
+            yield Step(
+                StepKind.PURGE, "REORG", num_files=num_files, num_bytes=num_bytes, rewrite=options
+            )
         if num_files or len(list_unmarked_vectors(snapshot)):
             yield Step(StepKind.TOMBSTONES, "Deletion Vector Tombstones")
-    if row is TYPE_WIDENING and TYPE_CHANGES_KEY in (snapshot.metadata.schema_string or ""):
-        options = PurgeTypes(purge=True)
-        plan = plan_rewrite(log, snapshot, options, now_ms)
-        if not plan.is_empty:
-            yield _rewrite(plan.files.num_rows, plan.bytes_to_rewrite, options)
-
-
-def _rewrite(num_files: int, num_bytes: int, options: OptimizeOptions) -> Step:
-    return Step(StepKind.PURGE, "REORG", num_files=num_files, num_bytes=num_bytes, rewrite=options)
 
 
 def _plan_domains(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
@@ -236,12 +264,6 @@ def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
         raise SafetyError(
             f"the feature {name} cannot be dropped: the table has {', '.join(constraints)}",
             hint="Unset them first.",
-        )
-    if row is COLUMN_MAPPING and before.column_mapping_mode != "none":
-        raise UnsupportedFeatureError(
-            f"the feature {name} cannot be dropped by deltactl: files may have names and ids that "
-            "the schema does not have without it, so that all must be rewritten",
-            hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
         )
     if row is CHECKPOINT_PROTECTION:
         _ensure_truncated(log, snapshot)

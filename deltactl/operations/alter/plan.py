@@ -21,6 +21,7 @@ from deltactl.operations.alter.steps import (
     spellings,
     to_json,
 )
+from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
 from deltactl.protocol.column_names import find_column, list_columns
@@ -135,7 +136,7 @@ def _map_columns(before: Metadata, after: Metadata) -> Metadata:
     if (old, new) != ("none", "name"):
         raise SafetyError(
             f"{_MODE} cannot be changed from {old} to {new}, only from none to name",
-            hint="Use Delta on Spark, which rewrites the files: ALTER TABLE DROP FEATURE."
+            hint=f"Rewrite the files: {option('drop_feature', 'columnMapping')}."
             if new == "none"
             else "Use the mode name.",
         )

@@ -152,21 +152,25 @@ class _Run:
         report = optimize_table(self._log, options, self._context)
         if report.failures:
             raise report.find_worst_failure()
+        if step.metadata is not None and report.plan.is_empty and not report.interrupted:
+            self._change_state(step)
+            return
         snapshot = self._log.snapshot()
         base = CommitBase.of(snapshot)
         self.transaction = self._context.transaction(self._log, base)
         if report.interrupted:
             raise self._interrupted(step)
-        if (base.metadata, base.protocol) != (before.metadata, before.protocol):
+        expected = step.metadata or before.metadata, before.protocol
+        if (base.metadata, base.protocol) != expected:
             raise ConflictError(
                 "another writer changed the table's schema, properties or protocol during the run",
                 hint="Rerun: what is left is then done.",
             )
-        if options.purged == "deleted":
-            return  # the log shows what is left; the last commit asks for it
+        if options.purged != "old types":
+            return  # the last commit finds what is left in the log, or a commit left nothing
         if not plan_rewrite(self._log, snapshot, options, self._context.clock.now_ms()).is_empty:
             raise ConflictError(
-                f"another writer added files with {options.purged} during the run",
+                "another writer added files with old types during the run",
                 hint="Rerun: what is left is then done.",
             )
 

@@ -23,7 +23,7 @@ class StepKind(Enum):
     STATE = "change metadata, protocol or domains"
     BACKFILL = "give row ids to files"
     UNBACKFILL = "remove the row ids of files"
-    PURGE = "rewrite files with deletion vectors or earlier types"
+    PURGE = "rewrite files with what is dropped"
     TOMBSTONES = "mark the files of deletion vectors as removed"
 
 

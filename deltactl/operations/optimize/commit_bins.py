@@ -29,8 +29,9 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.operations.optimize.layout.tags import encode_names
-from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.options import REMOVE_MAPPING, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.optimize.purged_files import state_of_written
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.rewrite_commit import (
     BinCommitter,
@@ -92,10 +93,17 @@ class OptimizeRun:
         self._committer = BinCommitter(
             log, snapshot, plan.files, clock=context.clock, sleep=context.sleep
         )
+        if self.is_whole:
+            self._committer.become(state_of_written(snapshot, self.options.purged).metadata)
         self._description = _describe_commits(snapshot, plan, self.options, context)
         self.num_bins += len(bins)
         self.rounds += 1
         self.forget_lost()
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all bins are committed at once, or none."""
+        return self.options.purged == "other names"
 
     @property
     def state(self) -> CommitBase:
@@ -137,7 +145,10 @@ class OptimizeRun:
                 self._batch_bytes += input_bytes(bin_)
                 if self._batch_is_due():
                     self._commit_batch()
-            self._commit_batch()
+            if self.is_whole and (waiting or self._failures):
+                self._discard(self._batch)
+            else:
+                self._commit_batch()
         except KEEPS_FILES:
             raise  # all outputs may be in the log
         except BaseException:
@@ -183,6 +194,8 @@ class OptimizeRun:
         )
 
     def _batch_is_due(self) -> bool:
+        if self.is_whole:
+            return False
         elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
         return (
             elapsed_ms >= self.options.commit_every_ms
@@ -303,10 +316,13 @@ def _describe_commits(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
 ) -> Description:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
+    operation = "REORG" if options.purge else "OPTIMIZE"
     parameters: dict[str, object] = {
         "predicate": json.dumps([plan.predicate] if plan.predicate else [], ensure_ascii=False)
     }
-    if options.purge:
+    if options.purged == "other names":
+        operation, parameters = REMOVE_MAPPING, {}
+    elif options.purge:
         parameters["applyPurge"] = True
     else:
         request = None if plan.layout is None else plan.layout.request
@@ -322,11 +338,11 @@ def _describe_commits(
     )
     preserved = {"delta.rowTracking.preserved": "true"} if tracks_rows else {}
     return Description(
-        operation="REORG" if options.purge else "OPTIMIZE",
+        operation=operation,
         parameters=parameters,
         engine_info=engine_info(context.engine.name, context.engine.reason),
         tags={**preserved, **run_tags(context.run_id)},
-        isolation_level="SnapshotIsolation",
+        isolation_level="Serializable" if operation == REMOVE_MAPPING else "SnapshotIsolation",
     )
 
 

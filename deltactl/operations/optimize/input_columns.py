@@ -25,7 +25,7 @@ from deltactl.parquet.splice.copy_conditions import chunks_of, null_count
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.thrift import ThriftError
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
-from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void, walk_fields
+from deltactl.protocol.schema import Field, PrimitiveType, is_variant, walk_fields
 
 # Columns that Delta on Spark wrote while a table had row tracking, or a change data feed.
 _OF_SPARK: Final = ("_row-id-col-", "_row-commit-version-col-", "_change_type")
@@ -126,8 +126,7 @@ class InputColumns:
 
     def _columns(self) -> dict[str, Field]:
         partition = {f.name for f in self.reader.partition_fields}
-        fields = (f for f in self.reader.struct.fields if not is_void(f.type))
-        return {f.physical_name: f for f in fields if f.name not in partition}
+        return {name: f for name, f in self.reader.fields.items() if f.name not in partition}
 
     def _find(
         self, footer: pq.FileMetaData, path: str
@@ -149,9 +148,9 @@ class InputColumns:
         places = {place.name: place for place in _list_places(schema)}
         partition = {f.physical_name for f in self.reader.partition_fields}
         taken = {*found.values(), *(e.name for e in self.reader.extra), *partition}
-        lacking = [columns[name] for name, column in found.items() if column is None]
+        lacking = [name for name, column in found.items() if column is None]
         suspects = [
-            (place, column)
+            (place, columns[column])
             for name, place in places.items()
             if name not in taken and not self._is_explained(name)
             for column in lacking
@@ -213,8 +212,8 @@ def _counting(
     return sum_nulls
 
 
-def _fits(stored: pa.DataType, column: Field, reader: RowReader) -> bool:
-    target = reader.schema.field(column.physical_name).type
+def _fits(stored: pa.DataType, name: str, reader: RowReader) -> bool:
+    target, column = reader.schema.field(name).type, reader.fields[name]
     if _is_text(target) and not _is_text(stored):  # Arrow converts every type to text
         return False
     try:

@@ -38,9 +38,12 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 Verification: TypeAlias = Literal["counts", "full"]
 Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
 Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
-Purged: TypeAlias = Literal["deleted", "old types"]
-"""What a purge removes: rows and columns that were deleted, or values with an earlier type."""
+Purged: TypeAlias = Literal["deleted", "old types", "other names"]
+"""What a purge removes: rows and columns that were deleted, values with an earlier type, or names
+of columns that only column mapping finds."""
 
+REMOVE_MAPPING: Final = "REMOVE COLUMN MAPPING"
+"""The operation of Delta on Spark that ends column mapping."""
 NOTHING_TO_PURGE: Final = "nothing to purge"
 """Why a purge leaves a file as it is."""
 
@@ -324,6 +327,16 @@ class PurgeTypes(OptimizeOptions):
 
     __slots__ = ()
     purged: ClassVar[Purged] = "old types"
+
+
+class PurgeNames(OptimizeOptions):
+    """Options of a purge that ends column mapping, in one commit.
+
+    It compares all rows, because a wrong name would be read as nulls.
+    """
+
+    __slots__ = ()
+    purged: ClassVar[Purged] = "other names"
 
 
 def _split_codec(text: str) -> tuple[str, int | None]:

@@ -5,21 +5,35 @@ Source: ``REORG TABLE ... APPLY (PURGE)`` and ``ALTER TABLE ... DROP FEATURE`` o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.options import Purged
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.open_files import naming_file
+from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, StructType, is_void, walk_fields
+from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.column_ids import without_mapping
+from deltactl.protocol.features import forbids_vectors
+from deltactl.protocol.schema import (
+    TYPE_CHANGES_KEY,
+    Field,
+    StructType,
+    is_decoded,
+    is_void,
+    walk_fields,
+)
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -27,12 +41,15 @@ Leaves: TypeAlias = Mapping[str, pa.DataType]
 """The type of each Parquet column, by its dotted name."""
 
 _FILES_AT_A_TIME: Final = 10_000
+_NOT_ALLOWED: Final = re.compile("[ ,;{}()\\n\\t=]")
 
 
 def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
     """Return a mask of the files to rewrite; footers are read if the schema may have changed."""
     if purged == "old types":
         return _mask_by_footer(snapshot, files, _types_differ(snapshot))
+    if purged == "other names":
+        return _renamed_mask(snapshot, files)
     vectors = files["deletion_vector"]
     cardinality = pc.struct_field(vectors, "cardinality")
     unknown = files["num_records"].is_null()
@@ -45,6 +62,57 @@ def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
     rest = files.take(pa.array(rows))
     mask[rows] = _mask_by_footer(snapshot, rest, lambda found: bool(found.keys() - known))
     return mask
+
+
+def state_of_written(snapshot: Snapshot, purged: Purged) -> Snapshot:
+    """Return the snapshot with the metadata that the table has after the commit."""
+    if purged != "other names":
+        return snapshot
+    return replace(snapshot, metadata=without_mapping(snapshot.metadata))
+
+
+def _renamed_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
+    """Return a mask of the files of which a reader without column mapping reads other values."""
+    _ensure_can_end_mapping(snapshot)
+    before = snapshot.metadata
+    after = without_mapping(before)
+    if before.column_mapping_mode == "id" or before.partition_keys != after.partition_keys:
+        return np.ones(files.num_rows, np.bool_)
+    # In pairs: by renames, one column can have the name that another one has in files.
+    pairs = zip(_list_leaves(before), _list_leaves(after), strict=True)
+    known = _hidden(snapshot) | {old for old, new in pairs if old == new}
+    return _mask_by_footer(snapshot, files, lambda found: bool(found.keys() - known))
+
+
+def _ensure_can_end_mapping(snapshot: Snapshot) -> None:
+    """Refuse names that files cannot have, and what finds columns by their physical names."""
+    metadata = snapshot.metadata
+    names = [f.name for f in walk_fields(metadata.schema) if _NOT_ALLOWED.search(f.name)]
+    if names:
+        raise SafetyError(
+            f"column mapping cannot be removed: {', '.join(map(repr, names))} would be invalid "
+            "names of columns",
+            hint="Rename the columns first: without column mapping, names have none of the "
+            "characters ' ,;{}()=', tabs and line ends.",
+        )
+    if forbids_vectors(metadata):
+        raise SafetyError(
+            "column mapping cannot be removed: the table is also for readers of Iceberg",
+            hint="Use Delta on Spark to turn off IcebergCompat first.",
+        )
+    undecoded = [f.name for f in metadata.data_schema.fields if not is_decoded(f.type)]
+    if undecoded:
+        raise UnsupportedFeatureError(
+            f"column mapping cannot be removed by deltactl: the types of {', '.join(undecoded)} "
+            "are not decoded",
+            hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
+        )
+    clustered = {path[0] for path in clustering_columns(snapshot.domains)}
+    if clustered - {f.name for f in metadata.schema.fields if f.physical_name == f.name}:
+        raise SafetyError(
+            "column mapping cannot be removed: the clustering columns have physical names",
+            hint="Use Delta on Spark first: ALTER TABLE CLUSTER BY NONE.",
+        )
 
 
 def _mask_by_footer(
@@ -83,9 +151,16 @@ def _types_differ(snapshot: Snapshot) -> Callable[[Leaves], bool]:
 
 def _known_leaves(snapshot: Snapshot) -> set[str]:
     """Return the dotted physical names of every leaf of the current schema."""
-    fields = (field for field in snapshot.metadata.schema.fields if not is_void(field.type))
-    leaves = {name for field in fields for name in _leaves_of(field)}
-    return leaves | {name for name in snapshot.properties.row_tracking_columns if name}
+    return _hidden(snapshot) | set(_list_leaves(snapshot.metadata))
+
+
+def _hidden(snapshot: Snapshot) -> set[str]:
+    return {name for name in snapshot.properties.row_tracking_columns if name}
+
+
+def _list_leaves(metadata: Metadata) -> list[str]:
+    fields = (field for field in metadata.schema.fields if not is_void(field.type))
+    return [name for field in fields for name in _leaves_of(field)]
 
 
 def _leaves_of(field: Field) -> Leaves:

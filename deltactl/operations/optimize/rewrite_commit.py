@@ -88,8 +88,13 @@ class BinCommitter:
         self._transaction = Transaction(log, base, clock=clock, sleep=sleep)
         self._origin, self._metadata = snapshot, snapshot.metadata
         self._concurrent = ConcurrentCommits(files)
+        self.after: Metadata | None = None
         self.orphans: list[str] = []
         """Deletion vector files of failed attempts that could not be removed."""
+
+    def become(self, metadata: Metadata) -> None:
+        """Commit other metadata with the bins: no file of another writer may have the old names."""
+        self.after = metadata
 
     @property
     def read_version(self) -> int:
@@ -154,9 +159,26 @@ class BinCommitter:
         return verdicts
 
     def rebase(self, concurrent: Tail) -> None:
-        """Take commits of other writers."""
+        """Take commits of other writers.
+
+        Raises:
+            ConflictError: they changed files or metadata, which the new metadata does not allow.
+        """
+        if self.after is not None:
+            ensure_same_files(concurrent)
         self._metadata = concurrent.non_file_actions.metadata or self._metadata
         self._concurrent.rebase(concurrent)
+
+
+def ensure_same_files(concurrent: Tail) -> None:
+    """Raise ``ConflictError`` if another writer changed files, metadata or protocol."""
+    news = concurrent.non_file_actions
+    has_files = concurrent.adds.num_rows or concurrent.removes.num_rows
+    if has_files or news.metadata is not None or news.protocol is not None:
+        raise ConflictError(
+            "another writer changed the table during the run",
+            hint="Rerun, when no other writer is active. This run changed nothing in the table.",
+        )
 
 
 def _iceberg_rules(state: CommitBase | Snapshot) -> int | None:
@@ -195,6 +217,7 @@ class _RewriteCommit:
                 tags={**described.tags, **_digest_tags(bins)},
             ),
             read_version=self.committer.read_version,
+            metadata=self.committer.after,
             added=[file for bin_ in bins for file in bin_.added],
             adds_rows=False,
             removed=pa.concat_tables([REMOVE_SCHEMA.empty_table(), *tombstones]),

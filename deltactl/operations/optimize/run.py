@@ -37,6 +37,7 @@ from deltactl.operations.optimize.plan import (
     find_unusable,
     plan_optimize,
 )
+from deltactl.operations.optimize.purged_files import state_of_written
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.spec import build_spec, ensure_stored_columns
@@ -47,6 +48,7 @@ from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.option_names import option
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.copy_conditions import CopyRefusal, codec_of
+from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import partition_type
 from deltactl.protocol.iceberg import VERSION_TAG, compatible_version
 from deltactl.protocol.partitions import format_partition_values, lookup_map
@@ -247,6 +249,8 @@ def execute_optimize(
     spec = build_spec(snapshot, plan, options, run.run_id, context)
     _run_round(run, log, snapshot, plan, spec=spec, context=context)
     while (names := run.lost_names) is not None and not context.is_cancelled:
+        if run.is_whole:
+            break  # parts of the table cannot have other names
         try:
             snapshot, again = _make_plan(log, options, context, names)
             if again.is_empty:
@@ -283,15 +287,16 @@ def _run_round(
     sizes = [sum_sizes(files) for files in bins]
     first = run.num_bins  # outputs of all rounds have different names
 
-    values = _partition_values(snapshot, bins)
+    after = state_of_written(snapshot, run.options.purged)
+    values = _partition_values(snapshot, after.metadata, bins)
 
     def build(number: int) -> RewriteTask:
-        return _build_task(spec, snapshot, plan, (first + number, bins[number], values[number]))
+        return _build_task(spec, after, plan, (first + number, bins[number], values[number]))
 
     run.begin_round(log, snapshot, plan, bins)
     for files, error in failed:
         run.fail(files, error)
-    folders = [_output_folder(spec, snapshot, of_bin) for of_bin in values]
+    folders = [_output_folder(spec, after, of_bin) for of_bin in values]
     is_local = context.engine.is_local
     tasks = build_tasks(plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local)
     run.collect(run_bins(context, spec, plan.layout, tasks, bins), folders)
@@ -353,9 +358,9 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, values: Mapping[str, s
 
 
 def _partition_values(
-    snapshot: Snapshot, bins: Sequence[pa.Table]
+    snapshot: Snapshot, after: Metadata, bins: Sequence[pa.Table]
 ) -> list[Mapping[str, str | None]]:
-    """Return the partition values of each bin in the protocol's form; keys are physical names.
+    """Return the partition values of each bin in the protocol's form, with the keys of ``after``.
 
     The texts of the files of a bin may differ, but their values are equal.
     """
@@ -368,5 +373,4 @@ def _partition_values(
         format_partition_values(lookup_map(maps, f.physical_name), partition_type(f)).to_pylist()
         for f in fields
     ]
-    names = [f.physical_name for f in fields]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [dict(zip(after.partition_keys, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from deltactl.operations.optimize.copy_rule import (
 from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.optimize.purged_files import state_of_written
 from deltactl.operations.optimize.tasks import RewriteSpec
 from deltactl.operations.optimize.undecoded import UndecodedColumns
 from deltactl.operations.optimize.verify import RowTrackingColumns
@@ -29,8 +31,9 @@ from deltactl.operations.uploads import find_uploading_run
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import naming_file
+from deltactl.parquet.reader import RowReader
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
-from deltactl.protocol.schema import variant_groups
+from deltactl.protocol.schema import StructType, is_void, variant_groups
 from deltactl.storage.parallel import map_requests, run_together
 from deltactl.storage.store import Store
 
@@ -50,8 +53,9 @@ def build_spec(
     Raises:
         CorruptLogError: row tracking is enabled without its columns' names.
     """
+    after = state_of_written(snapshot, options.purged)
     calls: list[Callable[[], Any]] = [
-        partial(_write_options, snapshot, plan, options),
+        partial(_write_options, after, plan, options),
         partial(find_uploading_run, snapshot.store, run_id, context.clock),
     ]
     write_options, uploading = run_together(snapshot.store, calls)
@@ -59,10 +63,10 @@ def build_spec(
         table_uri=snapshot.store.uri,
         storage_options=context.storage_options,
         run_id=run_id,
-        reader=table_reader(snapshot),
+        reader=_reader(snapshot, after),
         explained=explain_columns(snapshot),
         write_options=write_options,
-        stats_columns=table_stats(snapshot),
+        stats_columns=table_stats(after),
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
@@ -70,6 +74,14 @@ def build_spec(
         spill_dir=options.spill_dir,
         cancel=context.cancel if context.engine.is_local else None,
     )
+
+
+def _reader(snapshot: Snapshot, after: Snapshot) -> RowReader:
+    reader = table_reader(snapshot)
+    if after is snapshot:
+        return reader
+    written = (f for f in table_reader(after).struct.fields if not is_void(f.type))
+    return replace(reader, written=StructType(tuple(written)))
 
 
 def ensure_stored_columns(snapshot: Snapshot) -> None:

@@ -24,7 +24,7 @@ from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import LiveBatch, RowReader, read_batches
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void
+from deltactl.protocol.schema import Field, PrimitiveType, is_variant
 from deltactl.storage.store import Store
 
 _ROWS = 1 << 16
@@ -48,7 +48,7 @@ def ensure_equal_rows(
     done = 0
     with naming_file(output), store.open_input(output) as opened:
         parquet = pq.ParquetFile(opened)
-        source.ensure_found(parquet.schema_arrow, output)
+        _PlainReader(reader.of_written, row_tracking).ensure_found(parquet.schema_arrow, output)
         written = read_batches(parquet, None, names, _ROWS)
         for want, got in _aligned(expected, written, output):
             for name in names:
@@ -121,20 +121,17 @@ class _PlainReader:
                     yield plain.take(pa.array(live - first_row))
                     first_row += batch.num_rows
 
-    @property
-    def _fields(self) -> list[Field]:
-        return [field for field in self.reader.struct.fields if not is_void(field.type)]
-
     def _find(self, present: pa.Schema, path: str) -> dict[str, str]:
         """Map each wanted column to its name in the file; omit those that the file lacks."""
         found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
         partition = {field.name for field in self.reader.partition_fields}
         mode = self.reader.mapping_mode
-        own_ids = has_own_ids(self._fields, present, mode)
-        for field in self._fields:
+        fields = self.reader.fields
+        own_ids = has_own_ids(fields.values(), present, mode)
+        for column, field in fields.items():
             name = find_column(field, present, mode, path, own_ids=own_ids)
             if name is not None and field.name not in partition:
-                found[field.physical_name] = name
+                found[column] = name
         return found
 
     def _convert(
@@ -143,10 +140,10 @@ class _PlainReader:
         rows = np.arange(first_row, first_row + batch.num_rows, dtype=np.int64)
         partition = {field.name for field in self.reader.partition_fields}
         arrays = []
-        for field, wanted in zip(self._fields, self.reader.schema, strict=False):
-            name = stored.get(wanted.name)
+        for column, field in self.reader.fields.items():
+            name, wanted = stored.get(column), self.reader.schema.field(column)
             if field.name in partition:
-                text = pa.array([file.partition_values.get(wanted.name)], pa.string())
+                text = pa.array([file.partition_values.get(field.physical_name)], pa.string())
                 value = parse_partition_column(text, wanted.type, column=field.name)[0]
                 arrays.append(pa.repeat(value, batch.num_rows))
             elif name is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import ConflictError, SafetyError, UnsupportedFeatureError, UsageError
@@ -16,8 +19,9 @@ from deltactl.table import Table
 from tests.operations.alter.test_properties import actions, alter
 from tests.support.restores import restore
 from tests.support.stores import fresh_store
-from tests.support.table_builder import Column, TableBuilder, array_of
+from tests.support.table_builder import Column, TableBuilder, array_of, commit_path, struct_of
 
+PHYSICAL = "delta.columnMapping.physicalName"
 TYPE_CHANGES = "delta.typeChanges"
 PROTECTED = "delta.requireCheckpointProtectionBeforeVersion"
 
@@ -145,6 +149,7 @@ def test_vectors_are_purged_and_their_files_get_tombstones() -> None:
         (("allowColumnDefaults",), {}, "allowColumnDefaults", "does not drop"),
         (("icebergCompatV1",), {}, "icebergCompatV1", "does not drop"),
         (("rowTracking",), {}, "domainMetadata", "has rowTracking"),
+        (("columnMapping", "icebergCompatV2"), {}, "columnMapping", "has icebergCompatV2"),
         (("icebergCompatV3", "rowTracking"), {}, "rowTracking", "has icebergCompatV3"),
         (
             ("checkConstraints",),
@@ -164,12 +169,104 @@ def test_what_is_still_needed_is_refused(
     assert Table("x", store=builder.store).snapshot().version == 1
 
 
-def test_files_that_must_be_rewritten_are_refused() -> None:
-    mapped = TableBuilder(fresh_store(), [Column("id")], mapping="name")
-    with pytest.raises(UnsupportedFeatureError, match="names and ids"):
-        alter(mapped.store, drop_feature="columnMapping")
-    with pytest.raises(UsageError, match="Did you mean 'typeWidening'"):
-        alter(mapped.store, drop_feature="typeWidenin")
+def mapped_table(store: Store, mapping: str = "name", **options: Any) -> TableBuilder:
+    """A table with nested columns, partitions and deleted rows, all under other names in files."""
+    nested = struct_of(Column("x"), Column("in", array_of(struct_of(Column("q", "string")))))
+    columns = [Column("id"), Column("s", nested), Column("p", "string")]
+    builder = TableBuilder(store, columns, partition_by=["p"], mapping=mapping, **options)
+    rows = [{"id": n, "s": {"x": -n, "in": [{"q": "v"}, None]}, "p": "a/b"} for n in range(3)]
+    path, _ = builder.append(rows, [{"id": 3, "s": None, "p": None}])
+    if "deletionVectors" in builder.features:
+        builder.delete_rows(path, [1])
+    return builder
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+@pytest.mark.parametrize("features", [(), ("deletionVectors", "rowTracking")])
+def test_column_mapping_ends_in_one_commit(mapping: str, features: tuple[str, ...]) -> None:
+    builder = mapped_table(fresh_store(), mapping, features=features)
+    table = Table("x", store=builder.store)
+    before = table.scan().read_all().sort_by("id").to_pylist()
+    first = builder.version + 1
+    planned = table.alter(drop_feature="columnMapping", dry_run=True).plan.steps[0]
+    assert (planned.operation, planned.num_files) == ("REMOVE COLUMN MAPPING", 2)
+    assert drop(builder, "columnMapping") == ["REMOVE COLUMN MAPPING", *BARRIERS, "DROP FEATURE"]
+    metadata = table.snapshot(first).metadata
+    assert "columnMapping" not in f"{metadata.schema_string}{metadata.configuration}"
+    for version in (first - 1, first, None):
+        found = table.scan(version=version).read_all()
+        assert found.sort_by("id").to_pylist() == before
+    commit = [
+        json.loads(line) for line in builder.store.read(commit_path(first)).decode().splitlines()
+    ]
+    adds = [line["add"] for line in commit if "add" in line]
+    assert {add["partitionValues"]["p"] for add in adds} == {"a/b", None}
+    assert all(json.loads(add["stats"])["minValues"].keys() >= {"id"} for add in adds)
+    assert not any(it["dataChange"] for line in commit for it in line.values() if "path" in it)
+    assert table.check(depth="data").is_sound
+    if features:
+        stored = pa.concat_tables(
+            pq.read_table(pa.py_buffer(builder.store.read(path)), columns=["id", "_row-id-col-1"])
+            for path in table.snapshot().files["path"].to_pylist()
+        )
+        assert {tuple(row.values()) for row in stored.to_pylist()} == {(0, 0), (2, 2), (3, 3)}
+
+
+@pytest.mark.parametrize("has_dropped", [False, True])
+def test_files_with_exactly_the_names_of_the_schema_stay(has_dropped: bool) -> None:
+    builder = TableBuilder(fresh_store(), [Column("id"), Column("b")])
+    builder.append([{"id": 1, "b": 5}, {"id": 2, "b": 5}], [{"id": 3, "b": 5}])
+    alter(builder.store, properties={"delta.columnMapping.mode": "name"})
+    table = Table("x", store=builder.store)
+    files = table.snapshot().files["path"].to_pylist()
+    if has_dropped:
+        metadata = actions(builder.store, 2)["metaData"]
+        schema = json.loads(metadata["schemaString"])
+        metadata["schemaString"] = json.dumps({**schema, "fields": schema["fields"][:1]})
+        builder.commits.append([])
+        builder.commit({"metaData": metadata})
+    planned = table.alter(drop_feature="columnMapping", dry_run=True).plan.steps[0]
+    assert planned.num_files == (2 if has_dropped else 0)
+    assert drop(builder, "columnMapping")[0] == "REMOVE COLUMN MAPPING"
+    stay = set(files) & {*table.snapshot().files["path"].to_pylist()}
+    assert (len(stay), ids(builder.store)) == (0 if has_dropped else 2, [1, 2, 3])
+
+
+def test_columns_that_changed_names_are_rewritten() -> None:
+    """Each name of the schema is in the files, but of the other column."""
+    columns = [
+        Column(name, metadata={PHYSICAL: other, "delta.columnMapping.id": number})
+        for number, (name, other) in enumerate([("id", "b"), ("b", "id")], start=1)
+    ]
+    properties = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    builder = TableBuilder(
+        fresh_store(), columns, features=["columnMapping"], properties=properties
+    )
+    builder.append([{"id": 1, "b": 2}])
+    drop(builder, "columnMapping")
+    assert Table("x", store=builder.store).scan().read_all().to_pylist() == [{"id": 1, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "said"),
+    [
+        (Column("a b"), {}, "'a b' would be invalid"),
+        (Column("s", struct_of(Column("x=y"))), {}, "'x=y' would be invalid"),
+        (Column("g", "geometry(4326)"), {"features": ["geospatial"]}, "types of g"),
+        (
+            Column("c"),
+            {"domains": {"delta.clustering": '{"clusteringColumns":[["col-0001"]]}'}},
+            "clustering columns",
+        ),
+    ],
+)
+def test_names_that_files_cannot_have_are_refused(
+    column: Column, options: dict[str, Any], said: str
+) -> None:
+    builder = TableBuilder(fresh_store(), [column], mapping="name", **options)
+    with pytest.raises((SafetyError, UnsupportedFeatureError), match=said):
+        alter(builder.store, drop_feature="columnMapping")
+    assert Table("x", store=builder.store).snapshot().version == 0
 
 
 def widened_table(store: Store, **options: Any) -> TableBuilder:
@@ -222,6 +319,8 @@ def test_a_file_that_optimize_leaves_is_refused() -> None:
     builder.change_metadata(columns=[*builder.columns, default])
     with pytest.raises(SafetyError, match="2 lacks a column with EXISTS_DEFAULT"):
         alter(builder.store, drop_feature="typeWidening")
+    with pytest.raises(UsageError, match="Did you mean 'typeWidening'"):
+        alter(builder.store, drop_feature="typeWidenin")
 
 
 def test_protection_is_dropped_when_the_log_was_truncated() -> None:

@@ -25,6 +25,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rowTracking": {"drop_feature": "rowTracking"},
     "deletionVectors": {"drop_feature": "deletionVectors"},
     "typeWidening": {"drop_feature": "typeWidening"},
+    "columnMapping": {"drop_feature": "columnMapping"},
 }
 
 
@@ -43,6 +44,7 @@ def alter(store: Any, changes: dict[str, Any]) -> None:
         "rowTracking",
         pytest.param("deletionVectors", marks=SLOW),
         pytest.param("typeWidening", marks=SLOW),
+        pytest.param("columnMapping", marks=SLOW),
     ],
 )
 def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
@@ -52,7 +54,11 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
     store.delete_many([name for batch in store.walk() for name in batch])
     features = [dropped] if dropped else []
     builder = TableBuilder(
-        store, [Column("id", "integer")], features=features, properties={"a": "1"}
+        store,
+        [Column("id", "integer")],
+        features=features,
+        properties={"a": "1"},
+        mapping="name" if dropped == "columnMapping" else "none",
     )
     path, _ = builder.append([{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 3}])
     if dropped == "deletionVectors":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deltactl.engine.base import CancelToken
-from deltactl.errors import ConflictError, InterruptedRunError
+from deltactl.errors import ConflictError, DeltactlError, InterruptedRunError
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
@@ -129,6 +129,48 @@ def test_files_with_old_types_that_come_back_are_a_conflict(operation: str, said
     assert sorted(table.scan().read_all()["k"].to_pylist()) == [0, 1, 1, 2, 2, 3, 4]
     files = table.snapshot().files["path"].to_pylist()
     assert not {old, "back.parquet"} & {*files}
+
+
+@pytest.mark.parametrize("act", ["append", "rename", "remove"])
+@pytest.mark.parametrize("fits", [False, True], ids=["rewrites files", "only metadata"])
+def test_nobody_may_write_while_column_mapping_ends(fits: bool, act: str) -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], mapping="none" if fits else "name")
+    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    if fits:
+        mapped = AlterOptions(properties={"delta.columnMapping.mode": "name"})
+        run_on(builder.store, alter_table, mapped)
+        catch_up(builder)
+    first = next(iter(builder.data))
+    acts: dict[str, Callable[[TableBuilder], object]] = {
+        "append": append,
+        "rename": rename,
+        "remove": lambda it: it.remove(first),
+    }
+    with pytest.raises(ConflictError, match="another writer changed"):
+        meet(builder, "REMOVE COLUMN MAPPING", acts[act], drop_feature="columnMapping")
+    table = Table("x", store=builder.store)
+    expected = {"append": [1, 2, 3, 4], "rename": [1, 2, 3], "remove": [3]}[act]
+    assert table.snapshot().metadata.column_mapping_mode == "name"
+    assert sorted(table.scan().read_all()["id"].to_pylist()) == expected
+    left = {name for batch in builder.store.walk() for name in batch if name.endswith(".parquet")}
+    assert left == set(builder.data)
+    run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
+    assert table.snapshot().metadata.column_mapping_mode == "none"
+    assert sorted(table.scan().read_all()["id"].to_pylist()) == expected
+
+
+def test_a_file_that_cannot_be_read_keeps_column_mapping() -> None:
+    builder = TableBuilder(
+        fresh_store(), [Column("id"), Column("p")], partition_by=["p"], mapping="name"
+    )
+    first, second = builder.append([{"id": 1, "p": 1}], [{"id": 3, "p": 2}])
+    data = builder.store.read(second)
+    builder.store.put(second, bytes(20) + data[20:])
+    with pytest.raises(DeltactlError, match=second):
+        run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
+    assert Table("x", store=builder.store).snapshot().version == 1
+    left = {name for batch in builder.store.walk() for name in batch if name.endswith(".parquet")}
+    assert left == {first, second}
 
 
 def test_a_run_can_be_stopped_between_two_commits() -> None:
