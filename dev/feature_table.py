@@ -1,11 +1,13 @@
-"""The table of the page on features, from the registry of features."""
+"""The table and the list of the page on features, from the registry and from ``alter``."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Final
 
+from deltactl.operations.alter.drop import TURNED_OFF
 from deltactl.protocol.features import (
     EVERYTHING,
     NO_RESTORE,
@@ -19,6 +21,7 @@ from deltactl.protocol.features import (
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = "docs/features.md"
 _TABLE: Final = re.compile(r"(?<=\| feature \| refused \| why \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")
+_LIST: Final = re.compile(r"(?<=alter.md#drop-a-feature\) drops:\n)(?:.*`.*\n)*")
 _REFUSED: Final = {
     NOTHING: "all",
     READ_ONLY: "all changes",
@@ -29,7 +32,7 @@ _REFUSED: Final = {
 
 
 def render_feature_table() -> str:
-    """Return the page with a row for the features with the same reason."""
+    """Return the page with a row for the features with the same reason, and those to drop."""
     names: dict[tuple[frozenset[Operation], str], list[str]] = {}
     for row in REGISTRY.values():
         if row.reason:
@@ -38,4 +41,6 @@ def render_feature_table() -> str:
         f"| {', '.join(group)} | {_REFUSED[allows]} | {reason} |\n"
         for (allows, reason), group in names.items()
     )
-    return _TABLE.sub(lambda _: rows, (ROOT / PAGE).read_text("utf-8"))
+    dropped = textwrap.fill(f"{', '.join(f'`{name}`' for name in sorted(TURNED_OFF))}.", 140)
+    page = _LIST.sub(lambda _: f"{dropped}\n", (ROOT / PAGE).read_text("utf-8"))
+    return _TABLE.sub(lambda _: rows, page)

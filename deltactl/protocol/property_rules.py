@@ -157,13 +157,15 @@ def parse_properties(properties: Mapping[str, str]) -> dict[str, str]:
     Raises:
         UsageError: a name or a value is not possible.
     """
-    found = {}
+    found: dict[str, str] = {}
     for text, value in properties.items():
         key = find_key(text)
         try:
-            found[key] = RULES.get(key, str)(value)
+            parsed = RULES.get(key, str)(value)
         except UsageError as error:
             raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
+        if found.setdefault(key, parsed) != parsed:
+            raise UsageError(f"{key!r} is given twice, with two values", hint="Give one of them.")
     return found
 
 

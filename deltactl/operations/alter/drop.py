@@ -73,7 +73,7 @@ _BARRIERS: Final = 3
 
 Changes = Mapping[str, str | None]
 
-_TURNED_OFF: Final[Mapping[str, Changes]] = {
+TURNED_OFF: Final[Mapping[str, Changes]] = {
     CHECK_CONSTRAINTS.name: {},
     CHECKPOINT_PROTECTION.name: {},
     COLUMN_MAPPING.name: {},
@@ -119,7 +119,7 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
     if name not in has:
         return plan
     _ensure_droppable(log, snapshot, row)
-    prepared = _change(before, _TURNED_OFF[name])
+    prepared = _change(before, TURNED_OFF[name])
     bare = _without_traces(prepared, row)
     final = _change(bare, _REMOVED.get(name, {}))
     protects = {CHECKPOINT_PROTECTION.name} if row.reader else set()
@@ -246,7 +246,7 @@ def _removed(snapshot: Snapshot, *names: str) -> tuple[DomainMetadata, ...]:
 
 def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
     name, before = row.name, snapshot.metadata
-    if name not in _TURNED_OFF:
+    if name not in TURNED_OFF:
         raise UnsupportedFeatureError(
             f"deltactl does not drop the feature {name}",
             hint="Copy the rows to a new table: Delta on Spark drops few other features.",

@@ -26,6 +26,7 @@ from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
 from deltactl.protocol.column_names import find_column, list_columns
 from deltactl.protocol.features import (
+    COLUMN_MAPPING,
     REGISTRY,
     forbids_vectors,
     list_features,
@@ -136,7 +137,7 @@ def _map_columns(before: Metadata, after: Metadata) -> Metadata:
     if (old, new) != ("none", "name"):
         raise SafetyError(
             f"{_MODE} cannot be changed from {old} to {new}, only from none to name",
-            hint=f"Rewrite the files: {option('drop_feature', 'columnMapping')}."
+            hint=f"Rewrite the files: {option('drop_feature', COLUMN_MAPPING.name)}."
             if new == "none"
             else "Use the mode name.",
         )

@@ -92,7 +92,7 @@ def _ensure_can_end_mapping(snapshot: Snapshot) -> None:
         raise SafetyError(
             f"column mapping cannot be removed: {', '.join(map(repr, names))} would be invalid "
             "names of columns",
-            hint="Rename the columns first: without column mapping, names have none of the "
+            hint="Give them other names first. Without column mapping, names have none of the "
             "characters ' ,;{}()=', tabs and line ends.",
         )
     if forbids_vectors(metadata):

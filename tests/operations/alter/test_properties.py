@@ -144,6 +144,11 @@ def test_a_constraint_and_a_misspelled_property_can_be_removed() -> None:
         alter(builder.store, unset=("delta.apendOnly",))
 
 
+def test_two_spellings_of_a_property_are_refused() -> None:
+    with pytest.raises(UsageError, match="given twice"):
+        AlterOptions(properties={"delta.appendOnly": "true", "DELTA.appendonly": "false"})
+
+
 @pytest.mark.parametrize(
     ("before", "changes", "versions", "readers", "writers"),
     [
