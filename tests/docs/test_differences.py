@@ -25,6 +25,7 @@ from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_byt
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.schema import Field, PrimitiveType
+from deltactl.protocol.stats_columns import StatsLeaf
 from deltactl.units import GIB, MIB, TIB
 from tests.docs.blocks import read_page
 from tests.interop import test_clone_suite as clone
@@ -69,6 +70,7 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
     "the codec of most inputs": lambda: OptimizeOptions().codec is None,
     "copies large row groups": lambda: OptimizeOptions().rewrite == "auto",
     "a clustered layout is `tile`": lambda: DEFAULT_LAYOUT == "tile",
+    "writes bounds of booleans": lambda: StatsLeaf(("b",), "boolean").has_bounds,
     "asks, or needs an option": lambda: not option_of("vacuum", "--yes").preset,
     "lists files only if needed": lambda: VacuumOptions().mode == "auto",
     "keeps files that no Delta writer": lambda: not option_of("vacuum", "--include-unknown").preset,

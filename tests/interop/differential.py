@@ -126,6 +126,8 @@ def _is_as_good(name: str, own: object, other: object, spark: Mapping[str, objec
     kind, _, column = name.partition(".")
     if kind not in ("minValues", "maxValues"):
         return False
+    if isinstance(own, bool) and other is None:
+        return True  # as delta-rs writes them; see `list_leaves`
     if own is None:
         # Where there are NaNs we give no bounds at all, which no reader can get wrong.
         return "NaN" in (spark.get(f"minValues.{column}"), spark.get(f"maxValues.{column}"))
