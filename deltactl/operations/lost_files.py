@@ -128,7 +128,7 @@ def find_loss_refusal(
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
     empty = folders & lost.empty
     if expected is None and count * _MOST_SHARE > total:
-        reason = f"these are more than 5% of the {format_count(total, 'file')}"
+        reason = f"this is more than 5% of the {format_count(total, 'file')}"
     elif expected is None and empty:
         reason = f"the directory {min(empty)!r} has no files at all; perhaps it is not mounted"
     elif expected is not None and expected != count:

@@ -160,6 +160,9 @@ def parse_properties(properties: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text, value in properties.items():
         key = find_key(text)
+        meant = f"delta.{key}"
+        if meant in RULES:
+            raise UsageError(f"the property {key!r} would have no effect", hint=f"Write {meant!r}.")
         try:
             parsed = RULES.get(key, str)(value)
         except UsageError as error:

@@ -102,7 +102,7 @@ def list_files(title: str, files: Iterable[object], tone: Tone = Tone.CAUTION) -
 
 
 def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
-    if not plan.is_empty:
+    if plan.files.num_rows:
         yield _sum_up("Files by reason", "reason", plan.by_reason())
         yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=is_done)
     retention = plan.retention

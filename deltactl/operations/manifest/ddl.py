@@ -199,8 +199,9 @@ def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
     scheme = root.partition(":")[0]
     return UnsupportedFeatureError(
         f"{engine} reads tables on S3 only, and the manifests are under {root}",
-        hint=f"If the same path exists on S3, replace {scheme} by s3 with {option('schemes')}. "
-        f"Otherwise use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
+        hint="Give the address of the table on S3. If it differs only in the scheme, replace "
+        f"{scheme} by s3 with {option('schemes')}. If the table is not on S3, use "
+        f"{option('ddl', 'trino')} or {option('ddl', 'hive')}.",
     )
 
 

@@ -105,6 +105,7 @@ def test_a_value_is_stored_as_spark_reads_it(key: str, value: str, stored: str) 
         ("delta.universalFormat.enabledFormats", "iceberg", "REORG"),
         ("delta.feature.domainMetadata", "supported", "--add-feature"),
         ("deltactl.converted", "true", "Omit"),
+        ("checkpointInterval", "5", "delta.checkpointInterval"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_to_type(key: str, value: str, said: str) -> None:
