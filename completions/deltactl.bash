@@ -54,7 +54,6 @@ _deltactl() {
         describe-history:--diff) kind=nothing ;;
         describe-history:--blame) kind=columns ;;
         describe-history:--since-version) kind=nothing ;;
-        describe-history:--poll) kind=nothing ;;
         describe-history:--columns) kind=columns ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
@@ -106,7 +105,6 @@ _deltactl() {
         optimize:--ddb-table-name) kind=nothing ;;
         optimize:--ddb-region) kind=nothing ;;
         optimize:--timeout) kind=nothing ;;
-        optimize:--timeout-grace) kind=nothing ;;
         optimize:--tables-from) kind=files ;;
         optimize:-j | optimize:--jobs) kind=nothing ;;
         optimize:--report) kind=files ;;
@@ -141,7 +139,6 @@ _deltactl() {
         vacuum:--ddb-table-name) kind=nothing ;;
         vacuum:--ddb-region) kind=nothing ;;
         vacuum:--timeout) kind=nothing ;;
-        vacuum:--timeout-grace) kind=nothing ;;
         vacuum:--tables-from) kind=files ;;
         vacuum:-j | vacuum:--jobs) kind=nothing ;;
         vacuum:--report) kind=files ;;
@@ -165,7 +162,6 @@ _deltactl() {
         checkpoint:--ddb-table-name) kind=nothing ;;
         checkpoint:--ddb-region) kind=nothing ;;
         checkpoint:--timeout) kind=nothing ;;
-        checkpoint:--timeout-grace) kind=nothing ;;
         checkpoint:--tables-from) kind=files ;;
         checkpoint:-j | checkpoint:--jobs) kind=nothing ;;
         checkpoint:--min-interval) kind=nothing ;;
@@ -192,7 +188,6 @@ _deltactl() {
         maintain:--ddb-table-name) kind=nothing ;;
         maintain:--ddb-region) kind=nothing ;;
         maintain:--timeout) kind=nothing ;;
-        maintain:--timeout-grace) kind=nothing ;;
         maintain:--tables-from) kind=files ;;
         maintain:-j | maintain:--jobs) kind=nothing ;;
         maintain:--report) kind=files ;;
@@ -221,7 +216,6 @@ _deltactl() {
         check:--ddb-table-name) kind=nothing ;;
         check:--ddb-region) kind=nothing ;;
         check:--timeout) kind=nothing ;;
-        check:--timeout-grace) kind=nothing ;;
         check:--tables-from) kind=files ;;
         check:-j | check:--jobs) kind=nothing ;;
         check:--report) kind=files ;;
@@ -243,7 +237,6 @@ _deltactl() {
         generate-manifest:--ddb-table-name) kind=nothing ;;
         generate-manifest:--ddb-region) kind=nothing ;;
         generate-manifest:--timeout) kind=nothing ;;
-        generate-manifest:--timeout-grace) kind=nothing ;;
         generate-manifest:--tables-from) kind=files ;;
         generate-manifest:-j | generate-manifest:--jobs) kind=nothing ;;
         generate-manifest:--min-interval) kind=nothing ;;
@@ -268,7 +261,6 @@ _deltactl() {
         alter:--ddb-table-name) kind=nothing ;;
         alter:--ddb-region) kind=nothing ;;
         alter:--timeout) kind=nothing ;;
-        alter:--timeout-grace) kind=nothing ;;
         alter:--tables-from) kind=files ;;
         alter:-j | alter:--jobs) kind=nothing ;;
         alter:--storage-option) kind=nothing ;;
@@ -277,7 +269,6 @@ _deltactl() {
         alter:--log-format) kind=choices values='text json' ;;
         alter:--progress) kind=choices values='auto none plain json' ;;
         register:--timeout) kind=nothing ;;
-        register:--timeout-grace) kind=nothing ;;
         register:--storage-option) kind=nothing ;;
         register:-o | register:--output) kind=choices values='table json ndjson csv github junit' ;;
         register:--max-requests-per-second) kind=nothing ;;
@@ -299,7 +290,6 @@ _deltactl() {
         restore:--ddb-table-name) kind=nothing ;;
         restore:--ddb-region) kind=nothing ;;
         restore:--timeout) kind=nothing ;;
-        restore:--timeout-grace) kind=nothing ;;
         restore:--storage-option) kind=nothing ;;
         restore:-o | restore:--output) kind=choices values='table json ndjson csv github junit' ;;
         restore:--max-requests-per-second) kind=nothing ;;
@@ -322,7 +312,6 @@ _deltactl() {
         clone:--ddb-table-name) kind=nothing ;;
         clone:--ddb-region) kind=nothing ;;
         clone:--timeout) kind=nothing ;;
-        clone:--timeout-grace) kind=nothing ;;
         clone:--storage-option) kind=nothing ;;
         clone:-o | clone:--output) kind=choices values='table json ndjson csv github junit' ;;
         clone:--max-requests-per-second) kind=nothing ;;
@@ -345,7 +334,6 @@ _deltactl() {
         convert:--ddb-table-name) kind=nothing ;;
         convert:--ddb-region) kind=nothing ;;
         convert:--timeout) kind=nothing ;;
-        convert:--timeout-grace) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
         convert:-o | convert:--output) kind=choices values='table json ndjson csv github junit' ;;
         convert:--max-requests-per-second) kind=nothing ;;
@@ -359,19 +347,19 @@ _deltactl() {
     if [[ $kind == options ]]; then
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion --show-completion --help-all -h --help' ;;
-            describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --poll --columns --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            describe-history) values='-n --limit --since --until --operation --restorable --all --version-range --at --version --files --diff --blame --follow --since-version --columns --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             describe-detail) values='--price --inventory --version --at --layout --readers --storage --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --erased --versions --redact --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            alter) values='--set --unset --add-feature --drop-feature --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            register) values='--manifest --sync --replace --check --dry-run --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            restore) values='--to-version --to-timestamp --where --ignore-missing --expect-files --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            clone) values='--deep --version --timestamp --where --property --sync --replace --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --description --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --memory --codec --rewrite --min-row-group --verify --if-needed --commit-every --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --max-files --if-needed --ignore-manifests --max-orphan-fraction --force-retention --quarantine --quarantine-for --yes --undo --purge-quarantine --forget-clone --include-unknown --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            checkpoint) values='--version --kind --compat --cleanup --cleanup-only --compact-log --if-needed --repair --check --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            maintain) values='--only --budget --no-lease --memory --policy --metrics --max-concurrent --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --published-only --resume --fix --path --expect-files --drop-files --keep-deleted-rows --yes --dry-run --erased --versions --redact --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            generate-manifest) values='--version --where --since --scheme-map --purge-first --ddl --check --output-root --dry-run --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            alter) values='--set --unset --add-feature --drop-feature --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            register) values='--manifest --sync --replace --check --dry-run --timeout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            restore) values='--to-version --to-timestamp --where --ignore-missing --expect-files --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            clone) values='--deep --version --timestamp --where --property --sync --replace --full --published-only --no-note --shallow --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --description --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --user-name --user-metadata --commit-info --log-store --ddb-table-name --ddb-region --timeout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --help-all -h --help' ;;
             explain) values='-q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
             config) values='--command --storage-option -q --quiet -v --verbose --debug --no-color --log-format --help-all -h --help' ;;
         esac

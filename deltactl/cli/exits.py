@@ -38,7 +38,7 @@ MEANINGS: Final = {
     ExitCode.ENGINE_UNAVAILABLE: "the requested engine is not available",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT)",
     ExitCode.BROKEN_PIPE: "the reader of stdout closed the pipe (SIGPIPE)",
-    ExitCode.TERMINATED: "stopped by SIGTERM, or killed at the end of --timeout-grace",
+    ExitCode.TERMINATED: "stopped by SIGTERM, or ended 5min after --timeout",
 }
 
 IN_SHORT: Final = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 work needed; more in --help-all"

@@ -137,9 +137,7 @@ class Session(TableAccess):
         """Start the time limit."""
         limit = self.take(TimeLimit)
         self._stack.enter_context(
-            limit_time(
-                self._cancellation, limit.timeout_ms, limit.timeout_grace_ms, self.output.note
-            )
+            limit_time(self._cancellation, limit.timeout_ms, self.output.note)
         )
 
     def end(self) -> None:

@@ -16,6 +16,9 @@ from deltactl.engine.base import CancelToken
 from deltactl.errors import DeltactlError, InterruptedRunError, TimeLimitError
 from deltactl.units import format_duration
 
+GRACE_MS = 5 * 60 * 1000
+"""How long a run may take to stop after its time limit."""
+
 _Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -112,10 +115,9 @@ def idling(cancellation: Cancellation) -> Iterator[None]:
 def limit_time(
     cancellation: Cancellation,
     limit_ms: int | None,
-    grace_ms: int,
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """Cancel after ``limit_ms``, as a first signal does; abort ``grace_ms`` later.
+    """Cancel after ``limit_ms``, as a first signal does; abort ``GRACE_MS`` later.
 
     A thread waits for it: a signal handler would not run during a long call of the main thread.
     """
@@ -129,9 +131,9 @@ def limit_time(
             return
         cancellation.expired_ms = limit_ms
         if notify is not None and not cancellation.is_idle:
-            notify(f"the time is up; stopping within {format_duration(grace_ms)}")
+            notify(f"the time is up; stopping within {format_duration(GRACE_MS)}")
         cancellation.token.set()
-        if not over.wait(grace_ms / 1000):
+        if not over.wait(GRACE_MS / 1000):
             abort(signal.SIGTERM)
 
     watcher = threading.Thread(target=watch, name="deltactl-timeout", daemon=True)

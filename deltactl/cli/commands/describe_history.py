@@ -9,7 +9,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from deltactl.cli.commands.history_views import (
-    DEFAULT_POLL_MS,
     present_history,
     show_blame,
     show_diff,
@@ -37,9 +36,9 @@ from deltactl.operations.history.run import (
     load_history,
     version_at,
 )
-from deltactl.option_fields import execution_option, output_option, selection_option
+from deltactl.option_fields import output_option, selection_option
 from deltactl.protocol.column_names import Columns, list_columns
-from deltactl.units import DurationMs, TimestampMs, format_count, format_duration
+from deltactl.units import TimestampMs, format_count
 
 DEFAULT_LIMIT = 20
 _LIST = "a list of commits, without --at, --diff, --follow, --files"
@@ -124,12 +123,6 @@ class HistoryFlags:
     since_version: int | None = selection_option(
         None, "With --follow: start with version N", default="the next commit", least=0
     )
-    poll_ms: DurationMs | None = execution_option(
-        None,
-        "With --follow: time between two listings of the log",
-        default=format_duration(DEFAULT_POLL_MS),
-    )
-
     columns: Columns | None = output_option(
         None,
         "Show only these columns, in this order: those of -o json, or other keys of commitInfo. "
@@ -162,7 +155,6 @@ class HistoryFlags:
         for name, is_given, needed, is_there in (
             ("--files", self.files, "--version", self.version is not None),
             ("--since-version", self.since_version is not None, "--follow", self.follow),
-            ("--poll", self.poll_ms is not None, "--follow", self.follow),
             ("--restorable", options.restorable, f"{_LIST} and --blame", self.is_plain),
             ("--blame", self.blame is not None, _LIST, self.is_list),
             ("--columns", self.columns is not None, _LIST, self.is_plain),
@@ -211,7 +203,7 @@ def command(
     elif flags.diff is not None:
         show_diff(session, log, *flags.diff)
     elif flags.follow:
-        show_follow(session, log, flags.since_version, flags.poll_ms or DEFAULT_POLL_MS)
+        show_follow(session, log, flags.since_version)
     elif flags.at_ms is not None:
         _show_version_at(session, log, flags.at_ms, now_ms)
     elif flags.version is not None:

@@ -18,7 +18,7 @@ from deltactl.units import format_count
 if TYPE_CHECKING:
     from deltactl.operations.history.blame import UnknownValue
 
-DEFAULT_POLL_MS: Final = 5000
+_POLL_SECONDS: Final = 5
 
 
 def present_history(
@@ -77,7 +77,7 @@ def _describe_unknown(unknown: UnknownValue) -> str:
     )
 
 
-def show_follow(session: Session, log: DeltaLog, first_version: int | None, poll_ms: int) -> None:
+def show_follow(session: Session, log: DeltaLog, first_version: int | None) -> None:
     """Print new commits, one line of JSON each, until a signal stops it.
 
     Raises:
@@ -91,7 +91,7 @@ def show_follow(session: Session, log: DeltaLog, first_version: int | None, poll
         )
     with session.cancellation() as cancellation, session.idling():
         for row in follow_history(
-            log, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)
+            log, first_version, lambda: not cancellation.token.wait(_POLL_SECONDS)
         ):
             with stdout_errors():
                 session.output.stdout.write(dump_json(json_row(row)) + "\n")

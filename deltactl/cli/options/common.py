@@ -124,11 +124,6 @@ class TimeLimit:
         default="no limit",
         is_settable=True,
     )
-    timeout_grace_ms: DurationMs = execution_option(
-        5 * 60 * 1000,
-        "When the time of --timeout is over, wait this long for the process to stop, then kill it",
-        is_settable=True,
-    )
 
 
 def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -256,7 +256,6 @@ def test_blame_refuses_what_is_no_partition(
         ["--diff", "1..2", "--restorable"],
         ["--follow", "--diff", "1..2"],
         ["--since-version", "3"],
-        ["--poll", "1s"],
         ["--follow", "--limit", "3"],
     ],
 )
@@ -330,7 +329,7 @@ def test_follow_prints_lines_until_a_signal(tmp_path: Path) -> None:
     write_log(tmp_path, 3)
     child = subprocess.Popen(
         [sys.executable, "-m", "deltactl", "describe-history", str(tmp_path)]
-        + ["--follow", "--since-version", "1", "--poll", "1s"],
+        + ["--follow", "--since-version", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
