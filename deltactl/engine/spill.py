@@ -8,17 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltactl.engine.memory import machine_memory_bytes
 from deltactl.numpy_types import Integers
 from deltactl.option_names import option
 from deltactl.storage.local.spill import Spill
 
 PLACE: Final = pa.field("place", pa.int64(), nullable=False)
 """The last column of shuffled rows: the place of each row at its destination."""
-
-# Of the memory, for rows that are not compressed: the kernel of Linux begins to write a file to the
-# disk at a tenth.
-_SHARE_OF_MEMORY: Final = 10
 
 
 def spill_dir_hint() -> str:
@@ -43,7 +38,6 @@ class Spool(Spill):
             schema.append(PLACE),
             memory_bytes,
             folder,
-            uncompressed_bytes=machine_memory_bytes() // _SHARE_OF_MEMORY,
             hint=spill_dir_hint(),
         )
         self.rows = np.zeros(destinations, np.int64)

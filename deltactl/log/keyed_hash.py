@@ -28,7 +28,6 @@ _NUMBERS: Final = [np.zeros((_PARTS, 0), np.uint64)]
 _LOCK: Final = threading.Lock()
 _BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
 _WORD_BYTES: Final = 4
-_LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 _SHIFT: Final = np.uint64(33)
 

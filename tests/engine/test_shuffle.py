@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,23 +149,6 @@ def test_the_spill_file_has_no_name(tmp_path: Path) -> None:
         assert not list(spool.take(1))
 
 
-@pytest.mark.parametrize(("free_bytes", "uncompressed"), [(1 << 40, 2), (15 * 80_000, 1), (0, 0)])
-def test_the_start_of_a_spill_file_is_not_compressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, uncompressed: int
-) -> None:
-    batch = pa.record_batch([pa.array(np.arange(10_000) // 100)], pa.schema([("n", pa.int64())]))
-    free = SimpleNamespace(free=free_bytes or 80_000)
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
-    sizes = [0]
-    with Spill(batch.schema, 0, str(tmp_path), uncompressed_bytes=200_000) as spill:
-        for _ in range(3):
-            spill.keep([(7, batch)], int(batch.nbytes))
-            sizes.append(spill.spilled_bytes)
-        assert list(spill.take(7)) == [batch] * 3
-    is_whole = [size >= batch.nbytes for size in np.diff(sizes)]
-    assert is_whole == [True] * uncompressed + [False] * (3 - uncompressed)
-
-
 def test_a_file_that_takes_fewer_bytes_than_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +156,7 @@ def test_a_file_that_takes_fewer_bytes_than_asked(
     monkeypatch.setattr("os.pwrite", lambda file, data, at: write(file, bytes(data)[:100], at))
     monkeypatch.setattr("os.preadv", lambda file, into, at: read(file, [into[0][:70]], at))
     batch = pa.record_batch([pa.array(range(1000))], pa.schema([("n", pa.int64())]))
-    with Spill(batch.schema, 0, str(tmp_path), uncompressed_bytes=1 << 20) as spill:
+    with Spill(batch.schema, 0, str(tmp_path)) as spill:
         spill.keep([(0, batch), (1, batch)], 2 * int(batch.nbytes))
         assert list(spill.read(0)) == list(spill.read(1)) == [batch]
 

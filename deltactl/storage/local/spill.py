@@ -11,11 +11,9 @@ from typing import IO, Final, Self
 import pyarrow as pa
 
 from deltactl.errors import StorageError
-from deltactl.storage.local.row_streams import append_rows, decode_rows
+from deltactl.storage.local.row_streams import decode_rows, encode_rows
 from deltactl.units import format_size
 
-# Of the free space, for rows that are not compressed: what they would save must not be missing.
-_SHARE_OF_FREE_SPACE: Final = 8
 TMPDIR_HINT: Final = "Set TMPDIR to a directory with more space, then rerun."
 """The hint in errors of commands that have no option for the directory."""
 
@@ -27,9 +25,6 @@ class Spill:
     file in ``folder``, as Arrow IPC streams, one after another. The file has no name: the operating
     system removes it when the process ends, even if the process is killed.
 
-    The first ``uncompressed_bytes`` of the file are not compressed, if the disk has several times
-    as much space. The rest is compressed with lz4. While the kernel keeps the file in memory,
-    compression takes more processor time than it saves in writing and reading.
     """
 
     def __init__(
@@ -38,7 +33,6 @@ class Spill:
         memory_bytes: int,
         folder: str | None = None,
         *,
-        uncompressed_bytes: int = 0,
         hint: str = TMPDIR_HINT,
     ) -> None:
         """Keep rows with the columns of ``schema``.
@@ -47,7 +41,6 @@ class Spill:
         get more space.
         """
         self.schema, self._memory_bytes = schema, memory_bytes
-        self._uncompressed_bytes, self._compresses = uncompressed_bytes, True
         self._folder, self.hint = folder, hint
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
@@ -182,15 +175,11 @@ class Spill:
     def _spill(self, leaving: dict[int, list[pa.RecordBatch]]) -> None:
         """Write rows to the end of the file. Meanwhile, other threads may add rows."""
         try:
-            free = ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
+            ensure_space(self._folder, self._leaving_bytes, hint=self.hint)
             if self._file is None:
                 import tempfile  # not needed by most runs, whose rows fit the memory
 
                 self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
-                limit = min(self._uncompressed_bytes, free // _SHARE_OF_FREE_SPACE)
-                self._uncompressed_bytes = limit
-            end = self.spilled_bytes + self._leaving_bytes
-            self._compresses = end > self._uncompressed_bytes
             for number in sorted(leaving):
                 self._append(number, leaving[number])
         except OSError as error:
@@ -203,11 +192,12 @@ class Spill:
 
     def _append(self, number: int, pieces: list[pa.RecordBatch]) -> None:
         assert self._file is not None  # noqa: S101 - opened by the caller
-        offset = self.spilled_bytes
-        file = self._file.fileno()
-        end = append_rows(file, offset, pieces, self.schema, compress=self._compresses)
-        self.spilled_bytes = end
-        self._places.setdefault(number, []).append((offset, end - offset))
+        rest = memoryview(encode_rows(pieces, self.schema))
+        self._places.setdefault(number, []).append((self.spilled_bytes, len(rest)))
+        while rest:  # the kernel may write only some of the bytes
+            written = os.pwrite(self._file.fileno(), rest, self.spilled_bytes)
+            self.spilled_bytes += written
+            rest = rest[written:]
 
     def _failure(self, what: str, error: OSError) -> StorageError:
         return StorageError(
@@ -224,8 +214,8 @@ def _folder_of(folder: str | None) -> str:
     return tempfile.gettempdir()
 
 
-def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> int:
-    """Return the free bytes of the disk; raise an error if they are fewer than ``needed_bytes``.
+def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HINT) -> None:
+    """Raise an error if the disk has less free space than ``needed_bytes``.
 
     Raises:
         StorageError: the message has the directory, the needed and the free space.
@@ -245,4 +235,3 @@ def ensure_space(folder: str | None, needed_bytes: int, *, hint: str = TMPDIR_HI
             f"which has only {format_size(free)} free",
             hint=hint,
         )
-    return free
