@@ -11,7 +11,6 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -126,12 +125,7 @@ class SpliceWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_done:
             return
         self._pending.take()
