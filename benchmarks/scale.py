@@ -31,6 +31,11 @@ def _detail(table: str) -> Command:
     return sides.deltactl("describe-detail", table, "-o", "json")
 
 
+def _search(table: str) -> Command:
+    predicate = "id = 42 AND date = '2000-01-01'"
+    return sides.deltactl("check", table, "--erased", predicate, "-o", "json")
+
+
 def _num_files(output: str) -> object:
     return json.loads(output)["result"]["numFiles"]
 
@@ -64,6 +69,13 @@ SCALED: Final = (
         ours=lambda table: sides.deltactl("describe-detail", table, "--storage", "-o", "json"),
         our_answer=lambda output: json.loads(output)["result"]["files"],
         what="describe-detail --storage of a fifth of the files, and a tenth more",
+    ),
+    replace(
+        _NAMED["load-checkpoint"],
+        name="erased",
+        ours=_search,
+        our_answer=lambda output: json.loads(output)["result"]["counts"]["files_skipped"],
+        what="check --erased, all files from a checkpoint, no data file opened",
     ),
     replace(
         _NAMED["load-json"],
