@@ -93,7 +93,7 @@ class FileSearch:
         tables = [FILES.empty_table()]
         for batch in self.snapshot.kept_batches(_LIVE_COLUMNS):
             count = batch.num_rows
-            ends = pa.repeat(Where.LIVE.value, count), pa.nulls(count, pa.string())
+            ends = pa.repeat(str(Where.LIVE), count), pa.nulls(count, pa.string())
             columns = [*(batch[it] for it in _LIVE_COLUMNS), *ends]
             tables.append(pa.table(columns, schema=FILES))
         return pa.concat_tables(tables)
@@ -112,7 +112,7 @@ class FileSearch:
         rows = pc.index_in(of_table, value_set=known["name"])
         places = _find_places(names, of_table, rows.is_valid())
         if self.sought is not None:
-            self._search_names(self.sought, names.filter(pc.equal(places, Where.OTHER.value)))
+            self._search_names(self.sought, names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += is_vector.true_count
         values = known["partition_values"].take(rows)
@@ -198,7 +198,7 @@ def _find_places(names: pa.Array, of_table: pa.Array, is_named: pa.Array) -> pa.
         Where.ICEBERG: pc.starts_with(names, "metadata/"),
     }
     conditions = pa.StructArray.from_arrays(list(cases.values()), names=list(cases))
-    return pc.case_when(conditions, *(it.value for it in cases), Where.OTHER.value)
+    return pc.case_when(conditions, *map(str, cases), str(Where.OTHER))
 
 
 def _cut(files: pa.Table) -> Iterator[pa.Table]:
@@ -210,7 +210,7 @@ def _cut(files: pa.Table) -> Iterator[pa.Table]:
 
 def _as_files(versions: Sequence[OldVersion]) -> pa.Table:
     rows = [
-        (it.name, it.size_bytes, None, None, Where.VERSIONS.value, it.version_id) for it in versions
+        (it.name, it.size_bytes, None, None, str(Where.VERSIONS), it.version_id) for it in versions
     ]
     columns = map(pa.array, zip(*rows, strict=True), FILES.types)
     files = pa.table(list(columns), schema=FILES)

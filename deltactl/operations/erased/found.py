@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, Unread, Where
+from deltactl.operations.erased.sought import Sought
 from deltactl.operations.run_context import RunContext
 
 
@@ -86,6 +90,12 @@ class Found:
     def add_unread(self, name: str, place: str, error: Exception) -> None:
         """Add a file that could not be read."""
         self.unread.append(Unread.of(name, place, error))
+
+    def mask_names(self, sought: Sought) -> None:
+        """Mask the names of unread files that have a value."""
+        names = pa.array([it.name for it in self.unread], pa.string())
+        for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
+            self.unread[place] = replace(self.unread[place], name="*")
 
     def note_searched(self, *parts: object) -> None:
         """Add something that was searched to the digest: buffers, or values."""

@@ -4,48 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from deltactl.errors import (
     DataFileError,
     DeltactlError,
+    FileMissingError,
     PartialSuccessError,
     StorageError,
     UnsupportedFeatureError,
 )
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count, format_timestamp
-
-
-class Where(StrEnum):
-    """The places that are searched."""
-
-    LIVE = "live rows"
-    HIDDEN = "rows that deletion vectors hide"
-    OLDER = "files of older versions"
-    CHANGES = "change data"
-    UNREFERENCED = "unreferenced files"
-    QUARANTINE = "quarantine"
-    VERSIONS = "old object versions"
-    PATHS = "names of files and directories"
-    LATEST = "latest commit"
-    COMMITS = "commits"
-    CHECKPOINTS = "checkpoints"
-    CHECKSUMS = "checksums"
-    OTHER_LOG = "other files of the log"
-    MANIFESTS = "symlink manifests"
-    ICEBERG = "Iceberg metadata"
-    OWN = "records of deltactl"
-    OTHER = "other files"
-    CLONES = "clones"
-
-
-TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
-"""Places of files that are neither data nor of the log."""
 
 DELETE: Final = "delete"
 _PURGE: Final = "deltactl optimize {} --purge"
@@ -56,26 +30,64 @@ _VACUUM_UNKNOWN: Final = "deltactl vacuum {} --mode full --include-unknown"
 _EMPTY_QUARANTINE: Final = "deltactl vacuum {} --purge-quarantine"
 _MANIFEST: Final = "deltactl generate-manifest {}"
 
-# For each place: what keeps the values, and the steps that end it, in the order of the steps.
-_KEPT: Final[dict[str, tuple[str, Sequence[str]]]] = {
-    Where.LIVE: ("the latest version", (DELETE, _PURGE, _VACUUM)),
-    Where.HIDDEN: ("the data files of the latest version", (_PURGE, _VACUUM)),
-    Where.OLDER: ("the retention of removed files, for time travel", (_VACUUM,)),
-    Where.CHANGES: ("the retention of removed files, for the change data feed", (_VACUUM,)),
-    Where.UNREFERENCED: ("nothing: no action of the log names them", (_VACUUM_UNKNOWN,)),
-    Where.QUARANTINE: ("the quarantine of a vacuum", (_EMPTY_QUARANTINE,)),
-    Where.VERSIONS: ("the versioning of the bucket: use a lifecycle rule of the bucket", ()),
-    Where.PATHS: ("files with these names, files below, or an empty directory", (_VACUUM_ALL,)),
-    Where.LATEST: ("the log: it can be deleted only after a later version exists", (_CLEANUP,)),
-    Where.COMMITS: ("the retention of the log", (_CLEANUP,)),
-    Where.CHECKPOINTS: ("the retention of the log, if they are not the latest", (_CLEANUP,)),
-    Where.CHECKSUMS: ("the retention of the log", (_CLEANUP,)),
-    Where.OTHER_LOG: ("the log: delete the file if no writer needs it", (_CLEANUP,)),
-    Where.MANIFESTS: ("the manifests of the latest run", (_MANIFEST,)),
-    Where.ICEBERG: ("the Iceberg metadata, which Delta on Spark writes and expires", ()),
-    Where.OWN: ("deltactl, which does not need the records of vacuums that cannot be undone", ()),
-    Where.OTHER: ("nothing that deltactl knows: delete the files", ()),
-}
+
+class Where(StrEnum):
+    """The places that are searched: what keeps values there, and the steps that end it in order."""
+
+    kept_by: str
+    steps: tuple[str, ...]
+
+    def __new__(cls, name: str, kept_by: str = "", *steps: str) -> Self:
+        """Return a place; its value is its name."""
+        place = str.__new__(cls, name)
+        place._value_, place.kept_by, place.steps = name, kept_by, steps
+        return place
+
+    LIVE = "live rows", "the latest version", DELETE, _PURGE, _VACUUM
+    HIDDEN = (
+        "rows that deletion vectors hide",
+        "the data files of the latest version",
+        _PURGE,
+        _VACUUM,
+    )
+    OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
+    CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
+    UNREFERENCED = "unreferenced files", "nothing: no action of the log names them", _VACUUM_UNKNOWN
+    QUARANTINE = "quarantine", "the quarantine of a vacuum", _EMPTY_QUARANTINE
+    VERSIONS = (
+        "old object versions",
+        "the versioning of the bucket: use a lifecycle rule of the bucket",
+    )
+    PATHS = (
+        "names of files and directories",
+        "files with these names, files below, or an empty directory",
+        _VACUUM_ALL,
+    )
+    LATEST = (
+        "latest commit",
+        "the log: it can be deleted only after a later version exists",
+        _CLEANUP,
+    )
+    COMMITS = "commits", "the retention of the log", _CLEANUP
+    CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
+    CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
+    OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it", _CLEANUP
+    MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
+    ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
+    OWN = (
+        "records of deltactl",
+        "deltactl, which does not need the records of vacuums that cannot be undone",
+    )
+    OTHER = (
+        "other files",
+        "nothing that deltactl knows: delete the files",
+    )
+    CLONES = "clones"
+
+
+TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
+"""Places of files that are neither data nor of the log."""
+
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 STEPS: Final = (DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
 """In the order in which to take them; of several vacuums, the last one does what all do."""
@@ -126,6 +138,8 @@ class Unread:
         """Return the file with a reason that has no text of the file or of its name."""
         kind = type(error.__cause__ or error).__name__
         reason = error.message if isinstance(error, NoColumnError) else f"unreadable: {kind}"
+        if isinstance(error, FileMissingError):
+            reason = "it does not exist"
         if isinstance(error, ImportError):
             reason = "to read it, install deltactl[iceberg]"
         known = error if isinstance(error, DeltactlError) else DataFileError("")
@@ -152,16 +166,6 @@ class Place:
     until_ms: int | None = None
     parts: dict[str, None] = field(default_factory=dict)
 
-    @property
-    def kept_by(self) -> str:
-        """Return what keeps the values."""
-        return _KEPT[self.name][0]
-
-    @property
-    def steps(self) -> Sequence[str]:
-        """Return what ends it; members of :data:`STEPS`."""
-        return _KEPT[self.name][1]
-
     def to_dict(self, redacted: str) -> dict[str, Any]:
         """Return the place for JSON; ``redacted`` is the predicate to show."""
         return {
@@ -171,9 +175,9 @@ class Place:
             "rows": self.rows,
             "entries": self.entries,
             "parts": list(self.parts),
-            "kept_by": self.kept_by,
+            "kept_by": self.name.kept_by,
             "until": None if self.until_ms is None else format_timestamp(self.until_ms),
-            "commands": [spell_step(step, self.table, redacted) for step in self.steps],
+            "commands": [spell_step(step, self.table, redacted) for step in self.name.steps],
         }
 
 
@@ -226,7 +230,7 @@ class ErasedReport(ShortRepr):
         """Return the commands that end it, in the order in which to run them."""
         shown, found = self.predicate or "PREDICATE", []
         for table in dict.fromkeys(it.table for it in self.places):
-            steps = {step for it in self.places if it.table == table for step in it.steps}
+            steps = {step for it in self.places if it.table == table for step in it.name.steps}
             weaker = [step for step in _VACUUMS if step in steps][:-1]
             found += [(STEPS.index(step), table, step) for step in steps.difference(weaker)]
         return tuple(spell_step(step, table, shown) for _, table, step in sorted(found))

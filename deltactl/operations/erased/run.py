@@ -52,8 +52,9 @@ def search_erased(
         table = waiting.pop(0)
         found.table = table.uri
         try:
+            of_log = context.of_log(log)
             tables[table.uri] = _search_table(
-                table, predicate, context.of_log(log), found, versions
+                table, predicate, of_log, found, versions=versions, redact=redact
             )
             clones = {it.clone_uri for it in read_notes(table.store)}
             for uri in sorted(clones - tables.keys() - {it.uri for it in waiting}):
@@ -67,7 +68,13 @@ def search_erased(
 
 
 def _search_table(
-    log: DeltaLog, predicate: str, context: RunContext, found: Found, versions: bool
+    log: DeltaLog,
+    predicate: str,
+    context: RunContext,
+    found: Found,
+    *,
+    versions: bool,
+    redact: bool,
 ) -> int:
     """Search a table; return its version."""
     store, snapshot = log.store, log.snapshot()
@@ -85,6 +92,8 @@ def _search_table(
     spec = SearchSpec(log.uri, context.storage_options, predicate, metadata, found.now_ms)
     search = FileSearch(snapshot, stored, named, variants, sought, found)
     search.run(spec, context, reads_versions=versions)
+    if redact and sought is not None:
+        found.mask_names(sought)
     return snapshot.version
 
 

@@ -36,6 +36,7 @@ _NUMBER_START: Final = f"(?:^|[^{_LETTERS}_.]|{_ESCAPE})"
 _NUMBER_END: Final = r"(?:BD|[DFLSYZ])?(?:$|[^0-9A-Za-z_.]|\.(?:$|[^0-9]))"  # with Spark's types
 # Longer spellings are found by their first characters.
 _MOST_CHARACTERS: Final = 256
+_LEAST_BYTES: Final = 4  # the digits of fewer bytes can mean anything
 _PATTERN_CHARACTERS: Final = 1 << 14
 
 
@@ -183,9 +184,11 @@ def find_sought(variants: Sequence[Variant]) -> Sought | None:
                 numbers |= dict.fromkeys(_spell(text, value))
             if pa.types.is_binary(column.type):
                 data = text.encode()
-                digits = (data.hex(), data.hex().upper())
-                forms = (*digits, *(f"0x{it}" for it in digits), b64encode(data).decode())
-                words |= dict.fromkeys(forms)
+                for digits in (data.hex(), data.hex().upper()):
+                    words |= dict.fromkeys((f"0x{digits}", f"X'{digits}'"))
+                if len(data) >= _LEAST_BYTES:
+                    forms = (data.hex(), data.hex().upper(), b64encode(data).decode())
+                    words |= dict.fromkeys(forms)
     if not words and not numbers:
         return None
     paths = [path for it in variants for path in it.fields.values()]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError, DeltactlError, FileMissingError, ObjectNotFoundError
+from deltactl.errors import DataFileError, DeltactlError, FileMissingError
 from deltactl.log.audit.stored_actions import log_mask, read_stored_actions
 from deltactl.operations.erased.found import Hit, Searched
 from deltactl.operations.erased.logs import search_actions
@@ -104,12 +104,11 @@ def _search_file(
                 searched.counts["text_files"] += 1
                 if sought is not None and file_has_value(name, place, source, sought):
                     searched.hits.append(Hit(place, name, entries=1))
-    except (FileMissingError, ObjectNotFoundError) as error:
-        if place == Where.LIVE:
-            searched.unread.append(Unread(name, place, error.code, "it does not exist"))
-        searched.counts["gone"] += place != Where.LIVE
     except Exception as error:  # libraries raise errors of many kinds
-        searched.unread.append(Unread.of(name, place, error))
+        if isinstance(error, FileMissingError) and place != Where.LIVE:
+            searched.counts["gone"] += 1
+        else:
+            searched.unread.append(Unread.of(name, place, error))
     return searched
 
 

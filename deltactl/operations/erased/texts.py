@@ -160,7 +160,8 @@ def _text_has_value(place: str, source: pa.NativeFile, sought: Sought) -> bool:
             # A table of values names its columns once, other texts beside the value.
             named = sought.name_a_column(lines)
             names_column = place == Where.OTHER and (names_column or count_true(named) > 0)
-            if count_true(sought.in_texts(lines, pc.or_(named, names_column))):
+            numbers = False if place == Where.MANIFESTS else pc.or_(named, names_column)
+            if count_true(sought.in_texts(lines, numbers)):
                 return True
             rest = block[-_OVERLAP_CHARACTERS:]
     return False

@@ -89,6 +89,7 @@ def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
 def test_a_report_has_no_other_value(cli: RunCli, table: str, form: str) -> None:
     plant(table)
     (Path(table) / "country=SECRET-COUNTRY" / "notes.bin").write_bytes(b"\xff otto@example.com")
+    (Path(table) / "of_jane@example.com.bin").write_bytes(b"\xff")
     args = ["--report", "page.html", "-q"] if form == "report" else ["-o", form]
     for more in ([], ["--redact"]):
         ran = cli("check", table, "--erased", SOUGHT, *args, *more)
@@ -117,6 +118,7 @@ def test_what_cannot_be_read_is_named_and_fails(cli: RunCli, table: str) -> None
     live.unlink()
     code, (unread,) = status()
     assert (code, unread["reason"]) == (1, "it does not exist")
+    assert unread["file"] == f"country=*/{live.name}"
 
 
 def _usage(cli: RunCli, *words: str) -> str:

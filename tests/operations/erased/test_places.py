@@ -253,6 +253,14 @@ PLANTED = {
         BY_PART,
         "symlink manifests",
     ),
+    "path in a manifest": Planted(
+        put(
+            "_symlink_format_manifest/id=1/manifest",
+            f"mem://t/p=q/id=1/f-{ID + 1}.parquet\n{NAME}\n",
+        ),
+        BY_NAME,
+        "symlink manifests",
+    ),
     "journal": Planted(
         put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN), BY_PART, "records of deltactl"
     ),
