@@ -48,6 +48,7 @@ _LIVE_COLUMNS: Final = ("path", "size_bytes", "partition_values", "deletion_vect
 _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
+_NO_NAMES: Final = pa.array([], pa.string())
 _VERSIONS_AT_ONCE: Final = 1 << 14
 _WITH_ENDS: Final = (Where.QUARANTINE, Where.OLDER)
 
@@ -112,7 +113,7 @@ class FileSearch:
         rows = pc.index_in(of_table, value_set=known["name"])
         places = _find_places(names, of_table, rows.is_valid())
         if self.sought is not None:
-            self._search_names(self.sought, names.filter(pc.equal(places, str(Where.OTHER))))
+            self._search_all_names(self.sought, names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += is_vector.true_count
         values = known["partition_values"].take(rows)
@@ -129,30 +130,36 @@ class FileSearch:
         sizes = [*self.stored.facts["size_bytes"].chunks, pa.nulls(len(elsewhere), pa.int64())]
         return pa.table({"name": names, "size_bytes": pa.chunked_array(sizes)})
 
-    def _search_names(self, sought: Sought, others: pa.Array) -> None:
+    def _search_all_names(self, sought: Sought, others: pa.Array) -> None:
         """Search the names of all files and directories but those of the log."""
         listed = self.stored.files
         is_out = pc.or_(log_mask(listed), pc.is_in(listed, value_set=others))
         folders = pa.array([f"{it}/" for it in self.stored.directories], pa.string())
-        for place, paths, directories in (
-            (Where.OTHER, others, folders[:0]),
-            (Where.PATHS, listed.filter(pc.invert(is_out)), folders),
-        ):
-            files, more = (count_true(sought.in_paths(it)) for it in (paths, directories))
-            if files or more:
-                self.found.add(Hit(place, files=files, entries=files or more, part="paths"))
+        self._search_names(sought, Where.OTHER, others)
+        self._search_names(sought, Where.PATHS, listed.filter(pc.invert(is_out)), folders)
+
+    def _search_names(
+        self, sought: Sought, place: Where, names: pa.Array, directories: pa.Array = _NO_NAMES
+    ) -> None:
+        files, more = (count_true(sought.in_paths(it)) for it in (names, directories))
+        if files or more:
+            self.found.add(Hit(place, files=files, entries=files or more, part="paths"))
 
     def _old_versions(self, reads: bool) -> Iterator[pa.Table]:
         """Yield the old versions of objects; count them, and say so if they are not read."""
         versions, found = self.snapshot.store.versions, self.found
         if versions is None:
             return
-        listed, count = versions.list_old(), 0
+        count = 0
         try:
+            listed = versions.list_old()
             while rows := list(islice(listed, _VERSIONS_AT_ONCE)):
                 found.ensure_running()
                 count += len(rows)
                 found.note_searched([(it.name, it.version_id) for it in rows])
+                if self.sought is not None:
+                    names = pa.array([it.name for it in rows])
+                    self._search_names(self.sought, Where.VERSIONS, names)
                 if reads:
                     yield _as_files(rows)
         except UnsupportedByStoreError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
-from deltactl.errors import AccessDeniedError, StorageError
-from deltactl.storage.store import Store
-from tests.operations.erased.test_places import BY_ID, PLANTED, base, search
-from tests.support.forwarding import Call, InterceptingStore
+from deltactl.errors import AccessDeniedError, StorageError, UnsupportedByStoreError
+from deltactl.storage.store import OldVersion, Store, Versions
+from tests.operations.erased.test_places import BY_ID, ID, PLANTED, base, search
+from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import Fault, FaultyStore
 
 
@@ -27,6 +30,40 @@ def test_a_fault_hides_no_value(place: str) -> None:
         assert not report.is_erased, store.calls[number - 1]
         named += bool(report.unread)
     assert named > 0
+
+
+class WithVersions(ForwardingStore):
+    """Lists old versions, or cannot list them."""
+
+    def __init__(self, inner: Store, old: Sequence[OldVersion] | StorageError) -> None:
+        super().__init__(inner)
+        self._old = old
+
+    @property
+    def versions(self) -> Versions:
+        return self
+
+    def list_old(self) -> Iterator[OldVersion]:
+        if isinstance(self._old, StorageError):
+            raise self._old
+        yield from self._old
+
+
+@pytest.mark.parametrize(
+    ("old", "reason", "parts"),
+    [
+        (UnsupportedByStoreError("it does not list them"), "it does not list them", []),
+        (StorageError("503"), "unreadable: StorageError", []),
+        ([OldVersion(f"id={ID}/x", "1", 1, 1)], "not searched without versions=True", [["paths"]]),
+        ([OldVersion(f"id={ID + 1}/x", "1", 1, 1)], "not searched without versions=True", []),
+    ],
+)
+def test_old_versions_that_are_not_read(old: Any, reason: str, parts: list[list[str]]) -> None:
+    """Their names are searched, and what is not searched is said."""
+    report = search(WithVersions(base().store, old), BY_ID)
+    assert [it.reason for it in report.unread] == [reason]
+    assert [list(it.parts) for it in report.places] == parts
+    assert not report.is_erased
 
 
 class Denied(InterceptingStore):

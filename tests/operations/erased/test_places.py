@@ -29,8 +29,6 @@ from tests.support.table_builder import (
 
 NAME, ID, PART = "zebra.jane@example.com", 4242, "zebra=x y"
 BY_NAME, BY_ID, BY_PART = f"name = '{NAME}'", f"id = {ID}", f"p = '{PART}'"
-NON_ASCII = "Zo\u00eb"
-BY_NON_ASCII = f"name = '{NON_ASCII}'"
 NOTHING = "id = 4243 OR name = 'zebra.jan' OR p = 'ebra'"
 RUN = "20240131T120000Z-0a1b2c3d"
 
@@ -269,17 +267,8 @@ PLANTED = {
         BY_NAME,
         "Iceberg metadata",
     ),
-    "JSON in a note": Planted(
-        note(userMetadata=json.dumps({"to": f"ask\n{NON_ASCII}"})), BY_NON_ASCII, "commits"
-    ),
     "a member that a writer added": Planted(note(id=ID), BY_ID, "commits", "commitInfo"),
     "a member with the name of a field": Planted(note(name=NAME), BY_NAME, "commits"),
-    "a number with a fraction": Planted(
-        note(operationParameters={"predicate": f"id = {ID}"}), f"id = {ID}.0", "commits"
-    ),
-    "a number with a type": Planted(
-        note(operationParameters={"predicate": f"(id = {ID}L)"}), BY_ID, "commits"
-    ),
     "tag": Planted(tag, BY_NAME, "commits", "tags"),
     "partition value, by OR": Planted(
         remove_partition, f"id = 4243 OR {BY_PART}", "commits", "partition values"
@@ -288,17 +277,11 @@ PLANTED = {
     "stray directory of another column": Planted(
         put("name=backup/stray.parquet", data()), BY_NAME, "unreferenced files"
     ),
-    "escaped directory": Planted(
-        put("p=Zo%C3%AB/.f.crc", b""), "p = 'Zo\u00eb'", "names of files and directories"
-    ),
     "JSON of another program": Planted(
         put("notes/x.json", json.dumps({"name": NAME})), BY_NAME, "other files"
     ),
     "number in JSON": Planted(put("x.json", json.dumps([{"id": ID}])), BY_ID, "other files"),
     "number below a header": Planted(put("x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"),
-    "escape in lines of JSON": Planted(
-        put("x.jsonl", json.dumps({"to": NON_ASCII})), BY_NON_ASCII, "other files"
-    ),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
     "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", "paths"),
     "text of a record": Planted(
