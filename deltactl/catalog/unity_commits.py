@@ -123,6 +123,8 @@ def _read_state(body: Mapping[str, Any]) -> ManagedState:
         expected = range(last - len(commits) + 1, last + 1)
         if [commit.version for commit in commits] != [*expected] or last > latest:
             raise ValueError(commits)
+        if not all(isinstance(commit.file_name, str) for commit in commits):
+            raise ValueError("a commit without a file")
     metadata = body["metadata"]
     return ManagedState(
         str(metadata["table-uuid"]),

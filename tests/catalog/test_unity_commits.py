@@ -77,6 +77,9 @@ def test_numbers_as_texts_and_any_order_are_understood() -> None:
     [
         {"commits": [listed(4), listed(6)]},
         {"commits": [listed(7)]},
+        # PROTOCOL.md allows commits without a file, inline; the API of Unity Catalog has none.
+        {"commits": [{**listed(6), "file-name": None}]},
+        {"commits": [{"version": 6, "timestamp": 1, "content": "{}"}]},
         {"latest-table-version": None},
         {"metadata": {}},
     ],
