@@ -122,6 +122,13 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
         (["optimize", "t", "--dry-rn"], "No such option: --dry-rn. Did you mean '--dry-run'?"),
         (["vacuum", "t", "--retian", "1h"], "No such option: --retian. Did you mean '--retain'?"),
         (["optimize", "t", "--zzz"], "No such option: --zzz"),
+        (["vacuum", "t", "--retention"], "No such option: --retention. Did you mean '--retain'?"),
+        (
+            ["vacuum", "t", "--force-retenton"],
+            "No such option: --force-retenton. Did you mean '--force-retention'?",
+        ),
+        (["compact", "t"], "No such command 'compact'"),
+        (["config", "vacum"], "there is no command or table 'vacum'. Did you mean 'vacuum'?"),
         (
             ["optimize", "t", "--include-clustered"],
             "No such option: --include-clustered. Did you mean '--min-cluster-size'?",

@@ -14,11 +14,11 @@ from deltactl.cli.options.declared import Declared
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
 from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import Origin, Source, find_setting
-from deltactl.errors import UsageError
+from deltactl.errors import NotATableError, UsageError
 from deltactl.option_fields import selection_option
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.names import parse_scheme
-from deltactl.suggest import with_suggestion
+from deltactl.suggest import find_nearest, with_suggestion
 
 _ADDRESSES: Final = ("host", "uris", "endpoint-url")
 _USER: Final = re.compile(r"(^|//|,)[^/,@]*@")
@@ -74,7 +74,13 @@ def command(
         settings = load_command(group.specs[name]).settings
         found = session.settings.ignore_wrong_files(name, settings, group.list_settings)
         wrong = wrong or found
-    listing = _Listing(session, group, table)
+    try:
+        listing = _Listing(session, group, table)
+    except NotATableError as error:
+        if table is None or (near := find_nearest(table, names)) is None:
+            raise
+        message = f"there is no command or table {table!r}. Did you mean {near!r}?"
+        raise UsageError(message, hint="See `deltactl --help`.") from error
     rows = [row for name in names for row in listing.of_command(name) if chosen in (None, name)]
     if chosen is None:
         of_catalogs, errors = _list_catalogs(session, table)
