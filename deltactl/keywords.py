@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
-from difflib import get_close_matches
 from inspect import signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from deltactl.errors import UsageError
 from deltactl.option_fields import METADATA
+from deltactl.suggest import find_nearest
 from deltactl.value_types import ensure_type
 
 T = TypeVar("T")
@@ -33,9 +33,10 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
     values = {}
     for keyword, value in keywords.items():
         if keyword not in known:
-            flags = {it.metadata[METADATA].flag: keyword_of(it.name) for it in fields(kind)}  # type: ignore[arg-type]
-            near = [flags[keyword]] if keyword in flags else get_close_matches(keyword, known, n=1)
-            others = f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(known)}"
+            declared = {it.name: it.metadata.get(METADATA) for it in fields(kind)}  # type: ignore[arg-type]
+            flags = {it.flag: keyword_of(name) for name, it in declared.items() if it}
+            near = flags.get(keyword) or find_nearest(keyword, known)
+            others = f"Did you mean {near!r}?" if near else f"Use one of: {', '.join(known)}"
             raise TypeError(f"unexpected keyword argument {keyword!r}. {others}")
         name, hint_of_type = known[keyword]
         values[name] = _convert(keyword, value, hint_of_type)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
+
+# Such options switch off rules that protect data: only a word that is almost theirs means them.
+_RISKY: Final = re.compile(r"(?:--)?(?:allow|drop|force|ignore|include|no|yes)(?:[-_]|$)")
 
 
 def find_nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most similar to ``word``, ignoring case; ``None`` without one."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
-    by_lower = {str(name).lower(): str(name) for name in known}  # for members of enums too
     lowered = word.lower()
+    by_lower = {
+        text.lower(): text
+        for text in map(str, known)  # members of enums too
+        if not _RISKY.match(text) or SequenceMatcher(None, text, lowered).ratio() > 0.9
+    }
     matches = get_close_matches(lowered, by_lower, n=1, cutoff=0.6)
     # A prefix counts as similar: "loc" differs from "local" in too many characters.
     starts = [name for name in by_lower if lowered and name.startswith(lowered)]

@@ -98,6 +98,12 @@ def test_keywords_replace_fields_of_options() -> None:
 def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
     with pytest.raises(TypeError, match="'cluster_bye'. Did you mean 'cluster_by'"):
         table.optimize(cluster_bye="id")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'set'. Did you mean 'properties'"):  # its flag
+        table.alter(set={})  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match="'retention'. Did you mean 'retain'"
+    ):  # not force_retention
+        table.vacuum(retention="0h")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'x'. Use one of: version, timestamp, where"):
         table.restore(x=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing keyword argument 'deep': Copy the files"):

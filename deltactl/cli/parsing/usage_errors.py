@@ -12,8 +12,6 @@ from deltactl.suggest import with_suggestion
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
 _NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
-# They switch off a rule that protects data: only a word that is almost theirs means them.
-_RISKY: Final = re.compile(r"--(?:allow|drop|force|ignore|include|no|yes)\b")
 _NO_VALUE: Final = re.compile(r"Option '(\S+)' requires an argument")
 
 
@@ -24,19 +22,12 @@ def restate_usage_error(error: typer.TyperException, program: str) -> UsageError
     message = error.format_message().rstrip(".")
     hint = f"See `{path} --help`."
     if ctx is not None and (found := _NO_OPTION.match(message)):
-        known = (name for name in _long_options(ctx) if _may_suggest(name, found[1]))
-        message = with_suggestion(found[0], found[1], known)
+        message = with_suggestion(found[0], found[1], _long_options(ctx))
     elif ctx is not None and (found := _NO_COMMAND.match(message)):
         commands = ctx.command.commands.values()
         known = (it.name for it in commands if not it.hidden)
         message = with_suggestion(found[0], found[1], known)
     return UsageError(message, hint=hint)
-
-
-def _may_suggest(option: str, word: str) -> bool:
-    from difflib import SequenceMatcher  # only for errors
-
-    return not _RISKY.match(option) or SequenceMatcher(None, option, word).ratio() > 0.9
 
 
 def option_without_value(error: typer.TyperException) -> str | None:
