@@ -105,8 +105,7 @@ def _maintain(world: World, chance: Chance) -> None:
 def _checkpoint(world: World, chance: Chance) -> None:
     words = chance.choice(([], ["--cleanup"], ["--cleanup"], ["--cleanup-only"], ["--repair"]))
     is_cleanup = bool(words) and words != ["--repair"]
-    if is_cleanup:
-        world.model.allow_cleanup()
+    planned = world.model.allow_cleanup() if is_cleanup else None
     place, apart = random_table(world, chance), chance.apart("checkpoint")
     if apart.random() < 0.3:
         name, value = apart.choice(CHANGES)
@@ -115,7 +114,7 @@ def _checkpoint(world: World, chance: Chance) -> None:
     words = words if version is None else ["--version", str(version)]
     _on_table(world, chance, "checkpoint", words, place=place)
     if is_cleanup:  # others may have changed the properties meanwhile
-        world.model.allow_cleanup()
+        world.model.allow_cleanup(planned)
 
 
 def _restore(world: World, chance: Chance) -> None:

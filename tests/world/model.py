@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -399,7 +399,7 @@ class Model:
         """Forget what was promised until now."""
         for table in self.tables.values():
             if table.cleans_up:
-                self._forget_log(table)
+                self._forget_log(table, table.log_retention_ms)
             kept = self._within(table, table.promised, table.file_retention_ms)
             table.promised = kept & table.recorded
 
@@ -420,13 +420,19 @@ class Model:
                 if is_own and self.missing(place, states[version]) & run.vacuumed:
                     self.is_over = True
 
-    def allow_cleanup(self) -> None:
-        """Somebody asks for a cleanup, whatever the table says of cleanups by themselves."""
-        for table in self.tables.values():
-            self._forget_log(table)
+    def allow_cleanup(self, planned: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Somebody asks for a cleanup, whatever the table says of cleanups by themselves.
 
-    def _forget_log(self, table: Table) -> None:
-        kept_ms = table.log_retention_ms - (self.log_slack_ms - self.slack_ms)
+        ``planned`` are the retentions when the run began, which it may have gone by. Give those of
+        now.
+        """
+        now = {place: table.log_retention_ms for place, table in self.tables.items()}
+        for place, table in self.tables.items():
+            self._forget_log(table, min(now[place], (planned or now).get(place, now[place])))
+        return now
+
+    def _forget_log(self, table: Table, kept_ms: int) -> None:
+        kept_ms -= self.log_slack_ms - self.slack_ms
         table.recorded = self._within(table, table.recorded, kept_ms)
 
     def missing(self, place: str, state: State) -> set[str]:
