@@ -81,8 +81,8 @@ def checkpoint_table(
         VersionNotFoundError: there is no such version.
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
-            confirmed: nothing was written; or the checkpoint that would remain as the oldest
-            differs from older files of the log: nothing was deleted.
+            confirmed, or the checkpoint that would remain as the oldest differs from older files
+            of the log: nothing was written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
@@ -125,7 +125,7 @@ def _begin(
         cleanup=cleanup,
         compaction_range=job.plan_compaction(),
     )
-    if dry_run and cleanup is not None:
+    if cleanup is not None:
         job.ensure_base(cleanup, None if plan.is_empty else job.snapshot)
     if not dry_run and not plan.is_empty:
         report = replace(report, written=job.write(plan))
@@ -158,6 +158,7 @@ class _Job:
         elif self.cleans:
             log.ensure_allowed(Permission.CLEAN_LOG)
         self._is_confirmed = False
+        self._compared: tuple[object, ...] | None = None
         self.compaction: Compaction | None = None
 
     @property
@@ -263,13 +264,20 @@ class _Job:
     def ensure_base(self, cleanup: CleanupPlan, planned: Snapshot | None = None) -> None:
         """Raise an error if the checkpoint that remains as the oldest differs from older files.
 
-        ``planned`` is a version that will have a checkpoint before the cleanup.
+        ``planned`` is a version that will have a checkpoint before the cleanup. When it is written,
+        the same files are not read again: what was written was compared with ``planned``.
         """
         base = cleanup.checkpoint_version
         if base is None or not (cleanup.commits or cleanup.checkpoints):
             return
         is_planned = planned is not None and planned.version == base
+        found = sum(1 for checkpoint in self._log.checkpoints if checkpoint.version == base)
+        files = (base, found + is_planned, cleanup.commits, cleanup.checkpoints)
+        if files == self._compared:
+            return
         problem = find_base_problem(self._log, base, planned if is_planned else None)
+        if not (is_planned and found):  # another checkpoint of the version was not compared
+            self._compared = files
         if problem is not None:
             raise SafetyError(
                 f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "
