@@ -3,8 +3,8 @@
 The clock of this machine may be wrong. If it is ahead, everything looks expired. So the time is the
 earlier of this machine's clock and a time that something else proves:
 
-- On an object store: the clock of the store, which dates each file.
-- On a file system, this machine's clock dates the files. So: one day after the newest commit that
+- The clock of the store, which dates each file: of an object store, or of a file server.
+- On a file system, this may be this machine's clock. So also: one day after the newest commit that
   was written before this run. Commits of deltactl in the last hour do not count either, because the
   commands of one script see the same wrong clock.
 
@@ -34,14 +34,12 @@ def trusted_now(
 ) -> int:
     """Return a time, in ms since 1970 UTC, that is not in the future: for what expires.
 
-    On an object store, the time of the snapshot is that of its newest log file, which may be much
-    too early. ``asks_store`` says whether to ask the store for the time (three requests), unless
-    the log, listed just now, has a new file.
+    The store's time is that of the newest log file of the snapshot, which may be much too early.
+    ``asks_store`` says whether to ask the store for the time (three requests), unless the log,
+    listed just now, has a new file.
     """
     store = snapshot.store
     now_ms = planning_now(log, snapshot, context, context.clock.now_ms())
-    if is_local_uri(store.uri):
-        return now_ms
     files = [*_newest_files(snapshot)]
     if asks_store:
         files += [info for checkpoint in log.checkpoints for info in checkpoint.files]

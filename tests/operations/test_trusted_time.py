@@ -190,7 +190,18 @@ def test_a_run_of_hours_proves_nothing_with_its_own_commits(machine: Machine) ->
     newest_ms = (machine.root / commit_path(9)).stat().st_mtime_ns // 1_000_000
     log = DeltaLog(snapshot.store, pytest.fail)
     assert trusted_now(log, snapshot, machine.context("long")) == newest_ms + DAY
-    assert trusted_now(log, snapshot, machine.context("later")) == machine.clock.now_ms()
+    own_ms = (machine.root / commit_path(10)).stat().st_mtime_ns // 1_000_000
+    assert trusted_now(log, snapshot, machine.context("later")) == own_ms
+
+
+@pytest.mark.parametrize("asks_store", [False, True])
+def test_a_file_server_dates_its_files(machine: Machine, asks_store: bool) -> None:
+    """The clock of this machine is ahead by less than a day."""
+    machine.age(9, 0.1 if asks_store else 0)
+    machine.clock = FixedClock(machine.clock.now_ms() - AHEAD + DAY // 2)
+    log = DeltaLog(LocalStore(str(machine.root)), pytest.fail)
+    now_ms = trusted_now(log, log.snapshot(), machine.context(), asks_store=asks_store)
+    assert abs(now_ms - time.time() * 1000) < DAY // 4
 
 
 def test_a_cleanup_by_hand_asks(machine: Machine) -> None:

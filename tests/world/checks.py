@@ -69,7 +69,7 @@ class Checks:
     def _check_tombstones(self, place: str, state: State, latest: State, facts: Version) -> None:
         """Others who vacuum know by tombstones which files earlier versions need."""
         world, table = self._world, self._model.tables[place]
-        since_ms = world.now_ms - table.file_retention_ms + self._model.log_slack_ms
+        since_ms = world.now_ms - table.file_retention_ms + self._model.slack_ms
         if facts.replaced_ms is None or facts.replaced_ms < since_ms:
             return
         unknown = world.reader.paths(place, state) - world.reader.named(place, latest)
@@ -80,7 +80,7 @@ class Checks:
         """The transactions that no retention allows to forget."""
         name = "delta.setTransactionRetentionDuration"
         kept_ms = interval_ms(table.properties, name, 10_000 * DAY_MS)
-        since_ms = self._world.now_ms - kept_ms + self._model.log_slack_ms
+        since_ms = self._world.now_ms - kept_ms + self._model.slack_ms
         return {app: v for app, (v, ms) in table.txns.items() if ms >= since_ms}
 
     def _check_rows(self, which: str, place: str, state: State, facts: Version) -> None:

@@ -106,11 +106,6 @@ class Model:
         self._before: dict[str, Table] = {}
         self._gone: dict[tuple[str, str], dict[int, Counter[Row]]] = {}
 
-    @property
-    def log_slack_ms(self) -> int:
-        """How early the log may be forgotten: on all file systems, times of commits decide."""
-        return DAY_MS if self._world.kind == "shared" else self.slack_ms
-
     def announce(self, place: str, version: int, rows: Iterable[Row]) -> None:
         """A writer of the world committed a version."""
         self._announced[place, version] = sorted(rows, key=repr)
@@ -399,7 +394,7 @@ class Model:
         """Forget what was promised until now."""
         for table in self.tables.values():
             if table.cleans_up:
-                self._forget_log(table, table.log_retention_ms)
+                table.recorded = self._within(table, table.recorded, table.log_retention_ms)
             kept = self._within(table, table.promised, table.file_retention_ms)
             table.promised = kept & table.recorded
 
@@ -428,12 +423,9 @@ class Model:
         """
         now = {place: table.log_retention_ms for place, table in self.tables.items()}
         for place, table in self.tables.items():
-            self._forget_log(table, min(now[place], (planned or now).get(place, now[place])))
+            kept_ms = min(now[place], (planned or now).get(place, now[place]))
+            table.recorded = self._within(table, table.recorded, kept_ms)
         return now
-
-    def _forget_log(self, table: Table, kept_ms: int) -> None:
-        kept_ms -= self.log_slack_ms - self.slack_ms
-        table.recorded = self._within(table, table.recorded, kept_ms)
 
     def missing(self, place: str, state: State) -> set[str]:
         """The files of a version that are not there, but those that others deleted."""
