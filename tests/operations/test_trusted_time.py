@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,8 @@ import pytest
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.run import clone_table
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -23,9 +26,11 @@ from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
+from deltactl.operations.vacuum import kept_files
 from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.open import open_store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
@@ -246,9 +251,14 @@ def test_a_cleanup_by_hand_does_not_ask_if_the_clock_changes_nothing(tmp_path: P
 
 def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    (path,) = machine.append(1)
+    (path, _) = machine.append(2)
     machine.builder.remove(path)
+    clone = DeltaLog(LocalStore(str(tmp_path / "clone")), ignore_warning)
     with machine.running() as disk:
+        source = DeltaLog(disk, ignore_warning)
+        clone_table(source, clone, CloneOptions(deep=False), machine.context())
+    opens = patch.object(kept_files, "open_store", wraps=open_store)
+    with machine.running() as disk, opens as opened:
         Path(disk.uri.removeprefix("file://"), "empty").mkdir()
         counting = CountingStore(disk)
         report = vacuum_table(
@@ -256,6 +266,7 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
         )
         assert report.files_removed == 0
         assert [counting.calls[it] for it in ("walk_tree", "old_directories")] == [1, 1]
+        opened.assert_called_once()  # the log of the clone is read once for both plans
         assert report.plan.retention.rule.endswith("add force_retention=True to remove more")
         assert report.to_dict()["kept"] == {WAITING: 1}
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)

@@ -9,7 +9,8 @@
 - files that other tables, such as shallow clones, reference;
 - files that the newest Iceberg metadata of the table refer to (UniForm), if pyiceberg is installed.
 
-Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
+Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory
+(only those for other tables, if it plans twice).
 
 Of tables that reference files of this one (noted clones, and given tables), all files and deletion
 vectors that the log still references are kept: live files, tombstones, and files in its commits and
@@ -74,7 +75,7 @@ class KeepRules:
 
     ``current_at_cutoff`` is the version that was current at the cutoff, ``None`` if the table is
     younger; ``scan`` covers at least the commits after it, and those after ``oldest_kept``.
-    ``clones`` are the shallow clones that are noted in the table.
+    ``others`` are the names that other tables need.
     """
 
     log: DeltaLog
@@ -83,9 +84,7 @@ class KeepRules:
     cutoff_ms: int
     current_at_cutoff: int | None
     options: VacuumOptions
-    clones: Sequence[CloneNote]
-    storage_options: Mapping[str, str]
-    warn: Warn
+    others: Iterable[pa.ChunkedArray]
 
 
 def _live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
@@ -109,16 +108,10 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     ``oldest_kept`` is the oldest of the last versions to keep, if requested.
 
     Raises:
-        SafetyError: a file of the log cannot be located, or a noted clone cannot be read.
-        TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
+        SafetyError: a file of the log cannot be located.
+        TableError: a version to keep cannot be rebuilt.
     """
-    others = OtherTables(rules.snapshot, rules.storage_options, rules.warn)
-    by_others = chain(
-        others.names_for(rules.options.also_keep_for),
-        others.names_for_clones(rules.clones),
-        others.names_for_iceberg() if reads_iceberg(rules.snapshot) else (),
-    )
-    needed: Iterator[Kept] = ((names, "other") for names in by_others)
+    needed: Iterator[Kept] = ((names, "other") for names in rules.others)
     for names, role in chain(_named_by_the_log(rules, oldest_kept), needed):
         yield names, role
         yield misread_names(rules.snapshot.store, names), "possible"
@@ -164,6 +157,19 @@ class OtherTables:
         """Find files of the table of ``snapshot``; the others are opened with the same options."""
         self._store, self._table_id = snapshot.store, snapshot.metadata.id
         self._options, self._warn = storage_options, warn
+
+    def names(
+        self, addresses: Sequence[str], notes: Sequence[CloneNote], *, iceberg: bool
+    ) -> Iterator[pa.ChunkedArray]:
+        """Yield the names for tables at addresses, noted clones, and Iceberg metadata.
+
+        Raises:
+            DeltactlError: one of them cannot be read, or references only files elsewhere.
+        """
+        yield from self.names_for(addresses)
+        yield from self.names_for_clones(notes)
+        if iceberg:
+            yield from self.names_for_iceberg()
 
     def names_for(self, addresses: Sequence[str]) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that tables at these addresses reference.

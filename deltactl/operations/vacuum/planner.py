@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +35,13 @@ from deltactl.operations.vacuum.candidates import (
     parent_directories,
 )
 from deltactl.operations.vacuum.horizon import Retention, find_horizon
-from deltactl.operations.vacuum.kept_files import KeepRules, Kept, keep_names
+from deltactl.operations.vacuum.kept_files import (
+    KeepRules,
+    Kept,
+    OtherTables,
+    keep_names,
+    reads_iceberg,
+)
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,
@@ -83,6 +90,7 @@ class Planner:
     # Read once for all plans.
     all_files: Listing | None = None
     converted: bool | None = None
+    read_others: Callable[[], Iterable[pa.ChunkedArray]] | None = None
     # Find no directories, and no versions that can then not be read.
     only_counts: bool = False
 
@@ -125,10 +133,12 @@ class Planner:
         Raises:
             DeltactlError: as ``plan``.
         """
-        plan, retention = self.plan(), self.retention
+        retention = self.retention
         by_clock = replace(retention, cutoff_ms=clock_ms - retention.retain_ms)
         if by_clock.cutoff_ms <= retention.cutoff_ms + HOUR_MS:
-            return plan
+            return self.plan()
+        self.read_others = cache(lambda: [*self._read_others()])
+        plan = self.plan()
         later = replace(
             self,
             retention=by_clock,
@@ -339,11 +349,14 @@ class Planner:
             self.retention.cutoff_ms,
             current,
             self.options,
-            self.clones,
-            self.context.storage_options,
-            self.context.warn,
+            (self.read_others or self._read_others)(),
         )
         return keep_names(rules, oldest_kept)
+
+    def _read_others(self) -> Iterator[pa.ChunkedArray]:
+        tables = OtherTables(self.snapshot, self.context.storage_options, self.context.warn)
+        iceberg = reads_iceberg(self.snapshot)
+        return tables.names(self.options.also_keep_for, self.clones, iceberg=iceberg)
 
     def _spare_runs(self, filters: Filters) -> None:
         """Find the other runs that hold a lease: they may be writing files of no commit yet."""
