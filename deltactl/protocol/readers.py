@@ -5,12 +5,16 @@ To correct a fact, change the row, its version and its source. What no source sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from deltactl.errors import CorruptLogError
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import REGISTRY, list_features
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import is_void, leaf_types
 
 _MEASURED: Final = "measured: a table with each feature was read"
 _ROWS_OF_FABRIC: Final = (
@@ -22,8 +26,8 @@ _ROWS_OF_FABRIC: Final = (
 class Engine:
     """A row: the reader features that an engine supports (``reads``) and does not (``refuses``).
 
-    ``knows_all``: the source says that it supports no other features. ``maps_by_id``: whether it
-    supports the mode ``id`` of column mapping. ``via_iceberg``: it reads Iceberg metadata.
+    ``knows_all``: the source says that it supports no other features. ``misreads``: what it does
+    not support in tables whose features it supports. ``via_iceberg``: it reads Iceberg metadata.
     """
 
     name: str
@@ -32,7 +36,7 @@ class Engine:
     reads: frozenset[str]
     refuses: frozenset[str] = frozenset()
     knows_all: bool = False
-    maps_by_id: bool = True
+    misreads: frozenset[str] = frozenset()
     via_iceberg: bool = False
 
 
@@ -57,6 +61,9 @@ class Verdict:
         }
 
 
+_BY_ID: Final = "columnMapping by id"
+_MAPPED_PARTITIONS: Final = "columnMapping of partition columns"
+_VOID: Final = "columns of type void"
 _COMMON: Final = frozenset({"columnMapping", "deletionVectors"})
 _KERNEL: Final = _COMMON | {"timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"}
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
@@ -74,7 +81,15 @@ ENGINES: Final = (
         "Delta on Spark 4.x",
         "4.4",
         _MEASURED,
-        _SPARK_3 | {"typeWidening", "variantType", "variantShredding-preview"},
+        _SPARK_3 | _KERNEL | _WIDENING | {"variantShredding-preview"},
+        refuses=frozenset(
+            {
+                "catalogOwned-preview",
+                "redirectReaderWriter-preview",
+                "timestampNanos",
+                "timestampWithoutTimezone",
+            }
+        ),
     ),
     Engine(
         "delta-rs",
@@ -89,6 +104,7 @@ ENGINES: Final = (
         _MEASURED,
         _KERNEL | _WIDENING | {"vacuumProtocolCheck", "variantShredding-preview"},
         knows_all=True,
+        misreads=frozenset({_MAPPED_PARTITIONS, _VOID}),
     ),
     Engine(
         "Trino",
@@ -110,7 +126,7 @@ ENGINES: Final = (
         _ROWS_OF_FABRIC,
         _COMMON,
         refuses=frozenset({"timestampNtz"}),
-        maps_by_id=False,
+        misreads=frozenset({_BY_ID}),
     ),
     Engine(
         "Snowflake",
@@ -158,11 +174,21 @@ def _judge(engine: Engine, needed: frozenset[str], metadata: Metadata) -> Verdic
         return _judge_iceberg(engine, metadata)
     others = needed - engine.reads
     stops = others if engine.knows_all else others & engine.refuses
-    reasons = sorted(stops)
-    if "columnMapping" in needed - stops and not engine.maps_by_id:
-        reasons += ["columnMapping by id"] * (metadata.column_mapping_mode == "id")
+    reasons = [*sorted(stops), *sorted(engine.misreads & set(_traits(needed - stops, metadata)))]
     answer = "no" if reasons else "unknown" if others else "yes"
     return _answer(engine, answer, reasons or sorted(others))
+
+
+def _traits(needed: frozenset[str], metadata: Metadata) -> Iterator[str]:
+    """Yield what no feature says of a table, but some engines do not support."""
+    is_mapped = "columnMapping" in needed
+    if is_mapped and metadata.column_mapping_mode == "id":
+        yield _BY_ID
+    with suppress(CorruptLogError):  # no engine reads such a schema; `check` says why
+        if is_mapped and metadata.partition_keys != metadata.partition_columns:
+            yield _MAPPED_PARTITIONS
+        if any(map(is_void, leaf_types(metadata.schema))):
+            yield _VOID
 
 
 def _judge_iceberg(engine: Engine, metadata: Metadata) -> Verdict:

@@ -78,7 +78,7 @@ def _most_faults(scenario: Scenario, model: Model) -> int | None:
     A commit of ``dynamodb`` alone is nine calls, and a vacuum makes two.
     """
     if model == "conditional":
-        return 1
+        return int(scenario.weight < 5)
     if model == "link":
         return int(scenario.weight < 2)
     return None if scenario.weight >= 3 else int(scenario.weight < 1 and not scenario.shared_data)

@@ -54,7 +54,8 @@ class Scenario:
     ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. The more
     states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``,
     and from 3 on it is not searched on ``dynamodb``. ``--stage long`` is for what is left out.
-    With an ``only`` it is searched on this model alone; ``unmanaged``: a catalog allows it not.
+    From 5 on, nothing goes wrong. With an ``only`` it is searched on this model alone;
+    ``unmanaged``: a catalog allows it not.
     """
 
     name: str
@@ -242,6 +243,7 @@ def _alter(key: str) -> Make:
 
 
 DROP = _fixed(lambda: tested.alter(drop_feature="rowTracking"))
+DROP_VECTORS = _fixed(lambda: tested.alter(7, drop_feature="deletionVectors"))
 
 
 def _tracked(*features: str) -> Scene:
@@ -320,6 +322,13 @@ PAIRS: Sequence[Scenario] = (
         if name in others
     ),
     Scenario("drop of row ids against append", _tracked, (DROP, APPEND), unmanaged=True),
+    Scenario(
+        "drop of vectors against deletion vector",
+        _with_vectors,
+        (DROP_VECTORS, _delete_row("first")),
+        weight=5,
+        only="conditional",
+    ),
     *(
         Scenario(f"clone against {name}", small_files, (CLONE, make))
         for name, make in (

@@ -119,7 +119,7 @@ def restore(scene: Scene, version: int) -> Program:
     return Program("restore", run, lambda before: rows, real=True, rearranges=False)
 
 
-def alter(**options: Any) -> Program:
+def alter(max_commits: int = 4, **options: Any) -> Program:
     """Changes properties and features: three commits, and one more where others add files."""
 
     def run(store: Store, clock: Clock) -> Outcome:
@@ -127,7 +127,7 @@ def alter(**options: Any) -> Program:
         report = alter_table(log_of(store), AlterOptions(**options), context)
         return Outcome("done", () if report.version_after is None else (report.version_after,))
 
-    return Program("alter", run, real=True, counted=False, max_commits=4)
+    return Program("alter", run, real=True, counted=False, max_commits=max_commits)
 
 
 _clones = count()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import deltalake
 import duckdb
@@ -13,8 +14,14 @@ import pytest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import REGISTRY
 from deltactl.protocol.readers import ENGINES, judge_readers
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
+from tests.support.delta_spark import SHARED_SESSION
 from tests.support.duckdb_delta import connect_duckdb
+from tests.support.table_builder import Column, TableBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 READER_FEATURES = [name for name, row in REGISTRY.items() if row.reader]
 
@@ -24,8 +31,10 @@ def answers(table: Table) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {it.engine: (it.answer, it.reasons) for it in verdicts}
 
 
-def write_table(path: Path, protocol: dict[str, object], **configuration: str) -> Table:
-    """A table of one row with these facts."""
+def write_table(
+    path: Path, protocol: dict[str, object], *fields: dict[str, object], **configuration: str
+) -> Table:
+    """A table of one row with these facts, and further columns."""
     deltalake.write_deltalake(path, pa.table({"id": [1]}))
     commit = path / "_delta_log" / f"{0:020d}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
@@ -34,6 +43,9 @@ def write_table(path: Path, protocol: dict[str, object], **configuration: str) -
             action["protocol"] = protocol
         if "metaData" in action:
             action["metaData"]["configuration"] = configuration
+            schema = json.loads(action["metaData"]["schemaString"])
+            schema["fields"] += fields
+            action["metaData"]["schemaString"] = json.dumps(schema)
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     return Table(path, warn=lambda _: None)
 
@@ -56,6 +68,35 @@ def test_delta_rs_and_duckdb_read_what_is_claimed(tmp_path: Path) -> None:
             "DuckDB": "yes" if reads_duckdb(connection, path) else "no",
         }
     assert claimed == real
+
+
+class TestWithSpark:
+    pytestmark = [*SHARED_SESSION, pytest.mark.slow]
+
+    def test_spark_reads_what_is_claimed(self, delta_spark: SparkSession, tmp_path: Path) -> None:
+        claimed, real = {}, {}
+        for name in READER_FEATURES:
+            path = tmp_path / name
+            answer, _ = answers(write_table(path, featured(name)))["Delta on Spark 4.x"]
+            if answer != "unknown":
+                claimed[name] = answer
+                real[name] = "yes" if reads_spark(delta_spark, path) else "no"
+        assert claimed == real
+        # These need more than the feature.
+        assert {*READER_FEATURES} - claimed.keys() == {
+            "adaptiveMetadata-preview",
+            "catalogManaged",
+            "geospatial",
+            "geospatial-dev",
+            "variantShredding",
+        }
+
+
+def reads_spark(spark: SparkSession, path: Path) -> bool:
+    try:
+        return spark.sql(f"SELECT id FROM delta.`{path}`").count() == 1
+    except Exception:
+        return False
 
 
 def reads_delta_rs(path: Path) -> bool:
@@ -92,10 +133,27 @@ def test_what_stops_an_engine_is_named(tmp_path: Path) -> None:
     assert found["delta-rs"] == ("no", ("novel", "vacuumProtocolCheck"))
 
 
+def test_what_duckdb_misreads_is_named(tmp_path: Path) -> None:
+    read = connect_duckdb().sql
+    columns = [Column("id"), Column("p", "string")]
+    store = LocalStore(str(tmp_path / "p"))
+    builder = TableBuilder(store, columns, partition_by=["p"], mapping="name")
+    builder.append([{"id": 1, "p": "a"}])
+    assert read(f"SELECT p FROM delta_scan('{tmp_path / 'p'}')").fetchall() == [(None,)]
+    found = answers(Table(tmp_path / "p"))["DuckDB"]
+    assert found == ("no", ("columnMapping of partition columns",))
+    field: dict[str, object] = {"name": "v", "type": "void", "nullable": True, "metadata": {}}
+    table = write_table(tmp_path / "v", {"minReaderVersion": 1, "minWriterVersion": 2}, field)
+    found = answers(table)["DuckDB"]
+    assert found == ("no", ("columns of type void",))
+    with pytest.raises(duckdb.Error):
+        read(f"SELECT id FROM delta_scan('{tmp_path / 'v'}')")
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_column_mapping_of_an_old_reader_version_counts(version: int) -> None:
     features = frozenset({"columnMapping"}) if version == 3 else None
-    metadata = Metadata("id", "{}", (), {"delta.universalFormat.enabledFormats": "iceberg"})
+    metadata = Metadata("id", None, (), {"delta.universalFormat.enabledFormats": "iceberg"})
     protocol = Protocol(version, 7, features, frozenset({"columnMapping"}))
     found = {it.engine: it.answer for it in judge_readers(protocol, metadata)}
     assert (found["Flink"], found["BigQuery"], found["Iceberg clients"]) == ("no", "yes", "yes")
