@@ -33,7 +33,7 @@ from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import naming_file
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
-from deltactl.protocol.schema import StructType, is_void, variant_groups
+from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.storage.parallel import map_requests, run_together
 from deltactl.storage.store import Store
 
@@ -80,8 +80,9 @@ def _reader(snapshot: Snapshot, after: Snapshot) -> RowReader:
     reader = table_reader(snapshot)
     if after is snapshot:
         return reader
-    written = (f for f in table_reader(after).struct.fields if not is_void(f.type))
-    return replace(reader, written=StructType(tuple(written)))
+    written = {field.name: field for field in table_reader(after).struct.fields}
+    fields = tuple(written[field.name] for field in reader.fields.values())
+    return replace(reader, written=StructType(fields))
 
 
 def ensure_stored_columns(snapshot: Snapshot) -> None:
