@@ -261,6 +261,12 @@ class VacuumRun:
         """Read commits since the last call, and drop the files in them from the plan."""
         self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
+        # Removes too: versions between a restore of a file and its second removal need it.
+        for part in (tail.adds, tail.removes):
+            names = file_names(self._store, part)
+            back = {*names.to_pylist(), *misread_names(self._store, names).to_pylist()}
+            self._totals.came_back |= back
+            self._restore(sorted(back & self._totals.tried))
         ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)
         before, after = self._origin, self._base.metadata
         if before.id != after.id or _retention_text(before.configuration) != _retention_text(
@@ -271,12 +277,6 @@ class VacuumRun:
                 hint="Rerun the command.",
             )
         self._ensure_no_new_clone()
-        # Removes too: versions between a restore of a file and its second removal need it.
-        for part in (tail.adds, tail.removes):
-            names = file_names(self._store, part)
-            back = {*names.to_pylist(), *misread_names(self._store, names).to_pylist()}
-            self._totals.came_back |= back
-            self._restore(sorted(back & self._totals.tried))
 
     def _ensure_no_new_clone(self) -> None:
         new = [note for note in read_notes(self._store) if note not in self._plan.clones]

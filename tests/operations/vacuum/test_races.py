@@ -157,21 +157,35 @@ def test_each_batch_stays_in_quarantine_for_the_whole_time(monkeypatch: pytest.M
     assert left == [7 * DAY] * 3
 
 
-def test_what_comes_back_too_late_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, gone, adds = removed_long_ago()
-    store = Meanwhile(scene.dated(), "delete_many", lambda: commit_now(scene, {"add": adds[1]}))
-    report = scene.vacuum(store)
-    assert report.lost == (gone[1],)
-    assert report.came_back == ()
+def _beyond_us(scene: Scene) -> None:
+    commit_now(scene, TableBuilder.protocol_action(["notYetInvented"]))
 
 
-def test_quarantine_brings_back_what_came_into_use_too_late() -> None:
+def _kept_longer(scene: Scene) -> None:
+    longer = {"delta.deletedFileRetentionDuration": "interval 90 days"}
+    commit_now(scene, scene.builder.metadata_action(properties=longer))
+
+
+@pytest.mark.parametrize("then", [None, _kept_longer, _beyond_us])
+@pytest.mark.parametrize("quarantine", [False, True])
+def test_what_comes_back_too_late_is_reported_or_moved_back(
+    quarantine: bool, then: Callable[[Scene], None] | None
+) -> None:
+    """Also if the next commit stops the run."""
     scene, gone, adds = removed_long_ago()
-    store = Meanwhile(scene.dated(), "moved", lambda: commit_now(scene, {"add": adds[1]}))
-    report = scene.vacuum(store, quarantine=True)
-    assert (report.lost, report.came_back) == ((), (gone[1],))
-    assert gone[1] in scene.names()
-    assert report.files_removed == 2
+
+    def use_again() -> None:
+        commit_now(scene, {"add": adds[1]})
+        if then is not None:
+            then(scene)
+
+    store = Meanwhile(scene.dated(), "moved" if quarantine else "delete_many", use_again)
+    report = scene.vacuum(store, quarantine=quarantine)
+    back = (gone[1],)
+    assert (report.lost, report.came_back) == (((), back) if quarantine else (back, ()))
+    assert (gone[1] in scene.names()) == quarantine
+    assert report.files_removed == (2 if quarantine else 3)
+    assert bool(report.failures) == (then is not None)
 
 
 @pytest.mark.parametrize("quarantine", [True, False])
@@ -223,15 +237,6 @@ def test_files_gone_meanwhile_are_not_counted() -> None:
         Meanwhile(other.dated(), "put", lambda: other.store.delete_many(others[:2]))
     )
     assert (report.files_removed, report.vanished) == (1, 2)
-
-
-def _beyond_us(scene: Scene) -> None:
-    commit_now(scene, TableBuilder.protocol_action(["notYetInvented"]))
-
-
-def _kept_longer(scene: Scene) -> None:
-    longer = {"delta.deletedFileRetentionDuration": "interval 90 days"}
-    commit_now(scene, scene.builder.metadata_action(properties=longer))
 
 
 def _deleted(scene: Scene) -> None:
