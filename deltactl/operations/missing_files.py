@@ -158,7 +158,11 @@ def _make_tasks(store: Store, batches: Iterable[pa.Table]) -> Iterator[PresenceT
             vectors.append(_vector_sizes(group["deletion_vector"]))
         yield from _cut(store, group.select(["path", "size_bytes"]))
     if vectors:
-        largest = pa.concat_tables(vectors).group_by("path").aggregate([("size_bytes", "max")])
+        largest = (
+            pa.concat_tables(vectors)
+            .group_by("path", use_threads=False)
+            .aggregate([("size_bytes", "max")])
+        )
         largest = largest.rename_columns({"size_bytes_max": "size_bytes"})
         yield from _cut(store, largest, at_least=True)
 

@@ -166,7 +166,9 @@ class StateChecker:
         if not self.path_texts.has_repeated_names():
             return
         files = pa.concat_tables(list(self.snapshot.file_batches(VECTOR_COLUMNS)))
-        counts = files.group_by(["path", "encoded_path"]).aggregate([([], "count_all")])
+        counts = files.group_by(["path", "encoded_path"], use_threads=False).aggregate(
+            [([], "count_all")]
+        )
         for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
             newest = self.vectors.describe(files.filter(pc.equal(files["path"], row["path"])))
             problem = f"it is live {row['count_all']} times, with different deletion vectors"

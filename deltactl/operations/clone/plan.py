@@ -252,7 +252,8 @@ def _relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]
 def _once(copies: pa.Table) -> pa.Table:
     """Return each file once, even if several vectors share it."""
     facts = [(name, "max") for name in COPY_SCHEMA.names[2:]]
-    grouped = copies.group_by(["source", "target"]).aggregate(facts)
+    # With threads, each run would copy the files in another order.
+    grouped = copies.group_by(["source", "target"], use_threads=False).aggregate(facts)
     return grouped.rename_columns(COPY_SCHEMA.names)
 
 

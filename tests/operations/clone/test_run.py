@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltactl.engine.base import Engine
@@ -24,6 +25,7 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.plan import COPY_SCHEMA, _once
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.clone_notes import read_notes
@@ -694,3 +696,13 @@ def test_the_note_is_there_before_vacuums_are_looked_for() -> None:
     clone(Watched(builder.store), fresh_store(), deep=False)
     assert looked[0] is False
     assert looked[-1] is True
+
+
+def test_the_order_of_copies_does_not_depend_on_threads() -> None:
+    nothing = pa.nulls(200, pa.int64())
+    names = [pa.array([f"{part}-{row}" for row in range(200)]) for part in range(20)]
+    copies = pa.concat_tables(
+        pa.table([each, each, nothing, nothing], schema=COPY_SCHEMA) for each in (*names, names[0])
+    )
+    first, *others = (_once(copies) for _ in range(10))
+    assert first.num_rows == 4_000 and all(first == other for other in others)
