@@ -200,7 +200,7 @@ def test_a_name_outside_of_the_staged_commits_is_refused() -> None:
     version = scene.first
     scene.catalog.ratified[version] = RatifiedCommit(version, f"../{version:020d}.json", 1, 0, 0)
     scene.catalog.latest = version
-    with pytest.raises(StorageError, match="no name of a staged commit"):
+    with pytest.raises(StorageError, match="does not name a staged commit"):
         scene.log().snapshot()
 
 
