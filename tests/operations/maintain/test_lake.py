@@ -11,7 +11,7 @@ from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import choose_servers
 
 
-@pytest.mark.thorough
+@pytest.mark.slow  # `make fleet` runs it with more tables
 @pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
 def test_a_small_fleet(server: ObjectServer, tmp_path: Path) -> None:
     ranked, by_name = build_fleets(tmp_path, server, 12, seed=7)
