@@ -266,8 +266,7 @@ def _sync_clone(world: World, chance: Chance) -> None:
     words = [address_of(world, chance, target), "--deep", "--sync"]
     words += ["--full"] if apart.random() < 0.3 else []
     ran = run_command(world, chance, "clone", source, words, run)
-    if "--full" in words:
-        world.model.follow_rewrites(target)
+    world.model.follow_rewrites(target)
     if not ran.code and not run.is_disturbed:
         wanted, there = world.model.rows(source), world.reader.latest(target)
         rows = world.reader.rows(target, there, frozenset(world.model.tables[target].lost))

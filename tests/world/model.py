@@ -315,7 +315,7 @@ class Model:
                 self._change_rows(place, name, changed)
 
     def follow_rewrites(self, place: str) -> None:
-        """A full sync replaced copies whose originals were written again, in all versions.
+        """A sync may have replaced copies whose originals were written again, in all versions.
 
         Shallow clones may have the same files.
         """
