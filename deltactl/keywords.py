@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from deltactl.errors import UsageError
 from deltactl.option_fields import METADATA
-from deltactl.suggest import find_nearest
+from deltactl.suggest import find_nearest, without_risky
 from deltactl.value_types import ensure_type
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
         if keyword not in known:
             declared = {it.name: it.metadata.get(METADATA) for it in fields(kind)}  # type: ignore[arg-type]
             flags = {it.flag: keyword_of(name) for name, it in declared.items() if it}
-            near = flags.get(keyword) or find_nearest(keyword, known)
+            near = flags.get(keyword) or find_nearest(keyword, without_risky(keyword, known))
             others = f"Did you mean {near!r}?" if near else f"Use one of: {', '.join(known)}"
             raise TypeError(f"unexpected keyword argument {keyword!r}. {others}")
         name, hint_of_type = known[keyword]

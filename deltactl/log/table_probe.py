@@ -67,12 +67,14 @@ def no_table_error(store: Store) -> NotATableError:
 
 
 def _hint_of_content(store: Store, names: Iterable[str]) -> str:
-    """Return what to do with a directory that is no table; ``names`` are some of its files."""
+    """Return what to do with a directory that is not a table; ``names`` are some of its files."""
     inner = (each for each in store.list_directories()[:_MOST_BELOW] if has_log(store, each))
     below = next(inner, None) or next(filter(None, map(find_inner_table, names)), None)
     if below is not None:
-        return f"Give one of the tables below it, such as {store.uri}/{below}, or the pattern " + (
-            shlex.quote(f"{store.uri}/**") + " for all of them."
+        pattern = shlex.quote(f"{store.uri}/**")
+        return (
+            f"Give one of the tables below it, such as {store.uri}/{below}, or the pattern "
+            f"{pattern} for all of them."
         )
     if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
         return "Use a tool for Iceberg: this is an Iceberg table."

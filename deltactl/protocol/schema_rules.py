@@ -31,6 +31,9 @@ from deltactl.protocol.schema import (
 
 MAPPING_MODES: Final = frozenset({"none", "name", "id"})
 
+UNFIT_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")
+"""Finds the characters that names of columns must not have without column mapping."""
+
 # Types outside the protocol that Spark writes or reads.
 _SPARK_TYPES: Final = re.compile(r"interval .*|time\(\d\)|(?:var)?char\(\d+\)|null|timestamp_ltz")
 

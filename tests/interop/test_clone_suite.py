@@ -49,7 +49,7 @@ HELD: Final = {
         f"{_RUN}test_properties_are_set_over_those_of_the_source"
     ),
     "deletion vectors of each kind": f"{_RUN}test_rows_and_vectors_of_every_kind",
-    "deletion vectors named by absolute path": (f"{_RUN}test_rows_and_vectors_of_every_kind"),
+    "deletion vectors named by absolute path": f"{_RUN}test_rows_and_vectors_of_every_kind",
     "the commit of Spark": "interop/test_clone_spark.py::test_a_shallow_clone_is_that_of_spark",
 }
 SCENES: dict[str, Callable[[Path], None]] = {}

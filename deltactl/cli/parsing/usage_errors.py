@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from deltactl.errors import UsageError
-from deltactl.suggest import with_suggestion
+from deltactl.suggest import with_suggestion, without_risky
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
 _NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
@@ -22,10 +22,10 @@ def restate_usage_error(error: typer.TyperException, program: str) -> UsageError
     message = error.format_message().rstrip(".")
     hint = f"See `{path} --help`."
     if ctx is not None and (found := _NO_OPTION.match(message)):
-        message = with_suggestion(found[0], found[1], _long_options(ctx))
+        known = without_risky(found[1], _long_options(ctx))
+        message = with_suggestion(found[0], found[1], known)
     elif ctx is not None and (found := _NO_COMMAND.match(message)):
-        commands = ctx.command.commands.values()
-        known = (it.name for it in commands if not it.hidden)
+        known = [it.name for it in ctx.command.commands.values() if not it.hidden]
         message = with_suggestion(found[0], found[1], known)
     return UsageError(message, hint=hint)
 

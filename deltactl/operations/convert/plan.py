@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,13 +29,12 @@ from deltactl.protocol.schema import (
     leaf_types,
     walk_fields,
 )
+from deltactl.protocol.schema_rules import UNFIT_NAME
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 from deltactl.units import format_count
 
-# Characters that readers without column mapping refuse in names.
-_UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 _SHOWN: Final = 10
 
 
@@ -191,7 +189,7 @@ def _unfit_names(schema: StructType) -> list[Problem]:
             f"needs {option('column_mapping')}: readers refuse ' ,;{{}}()\\n\\t=' in names",
         )
         for f in walk_fields(schema)
-        if _UNFIT.search(f.name)
+        if UNFIT_NAME.search(f.name)
     ]
 
 

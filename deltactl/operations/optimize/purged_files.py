@@ -5,7 +5,6 @@ Source: ``REORG TABLE ... APPLY (PURGE)`` and ``ALTER TABLE ... DROP FEATURE`` o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -34,6 +33,7 @@ from deltactl.protocol.schema import (
     is_void,
     walk_fields,
 )
+from deltactl.protocol.schema_rules import UNFIT_NAME
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -41,7 +41,6 @@ Leaves: TypeAlias = Mapping[str, pa.DataType]
 """The type of each Parquet column, by its dotted name."""
 
 _FILES_AT_A_TIME: Final = 10_000
-_NOT_ALLOWED: Final = re.compile("[ ,;{}()\\n\\t=]")
 
 
 def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
@@ -87,7 +86,7 @@ def _renamed_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
 def _ensure_can_end_mapping(snapshot: Snapshot) -> None:
     """Refuse names that files cannot have, and what finds columns by their physical names."""
     metadata = snapshot.metadata
-    names = [f.name for f in walk_fields(metadata.schema) if _NOT_ALLOWED.search(f.name)]
+    names = [f.name for f in walk_fields(metadata.schema) if UNFIT_NAME.search(f.name)]
     if names:
         raise SafetyError(
             f"column mapping cannot be removed: {', '.join(map(repr, names))} would be invalid "

@@ -137,10 +137,8 @@ def _find_refusal(
     if refusal is None and plan.missing and not options.ignore_missing:
         return _explain_missing(versions, plan)
     if refusal is None and plan.missing:
-        lost, uri = (
-            find_lost(versions.target, plan.missing, context.storage_options),
-            versions.log.uri,
-        )
+        uri = versions.log.uri
+        lost = find_lost(versions.target, plan.missing, context.storage_options)
         refusal = find_live_loss_refusal(uri, lost, plan.removed) or find_loss_refusal(
             uri, lost, plan.lost.num_rows, plan.wanted_files, options.expect_files
         )

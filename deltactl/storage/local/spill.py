@@ -23,7 +23,6 @@ class Spill:
     At the end of a ``with`` block, the rows are freed. All rows beyond ``memory_bytes`` go to one
     file in ``folder``, as Arrow IPC streams, one after another. The file has no name: the operating
     system removes it when the process ends, even if the process is killed.
-
     """
 
     def __init__(
