@@ -51,7 +51,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l all -d
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l version-range -r -d 'Show versions A to B. A.. means from A to the latest version; ..B means from the oldest version to B'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l at -r -d 'Show only the version that was the latest at this time'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l version -r -d 'Show only version N'
-complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l files -d 'With --version: show how many files this version added and removed, for each partition'
+complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l files -d 'With --version: show the files that this version added and removed, with counts for each partition'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l diff -r -d 'Show the differences between versions A and B. A.. compares A with the latest version'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l blame -r -a '(__deltactl_ask columns)' -d 'Show the commits that changed files of this partition, e.g. day=2024-01-31. An SQL condition on partition columns is also possible'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l follow -d 'Wait for new commits, and print each one as a line of JSON'

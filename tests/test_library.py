@@ -232,12 +232,21 @@ def test_objects_have_a_short_text(table: Table) -> None:
     for text in texts:
         assert re.fullmatch(r"[A-Z]\w+\(.*\)", text)
         assert len(text) < 400
-    shown = ("files_to_rewrite=3,", "findings=0,", "", "files_added=2, files_removed=0,")
+    shown = (
+        "plan.files.num_rows=3,",
+        "findings.num_rows=0,",
+        "",
+        "added.num_files=2, removed.num_files=0,",
+    )
     assert all(part in text for part, text in zip(shown, texts, strict=True))
     assert "dry_run=True" in texts[0]
-    assert "files_restored=0, files_removed=2," in repr(table.restore(version=0, dry_run=True))
-    assert "files_to_remove=0," in repr(table.vacuum(dry_run=True))
-    assert "new=1, changed=0, stale=0," in repr(table.generate_manifest(dry_run=True))
+    assert "plan.added.num_rows=0, plan.removed.num_rows=2," in repr(
+        table.restore(version=0, dry_run=True)
+    )
+    assert "plan.files.num_rows=0," in repr(table.vacuum(dry_run=True))
+    assert "is_up_to_date=False, plan.partitions=<1>, plan.stale=<0>," in repr(
+        table.generate_manifest(dry_run=True)
+    )
 
 
 def test_every_report_has_a_short_text() -> None:

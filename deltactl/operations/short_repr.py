@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import fields
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 
 class ShortRepr:
     """A dataclass whose ``repr`` has its numbers and texts, and the lengths of its collections."""
 
     __slots__ = ()
-
-    def _counts(self) -> dict[str, int]:
-        """Return the result in numbers that are in no field of their own."""
-        return {}
+    # Attributes that are always shown, such as "plan.files.num_rows".
+    _SHOWN: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
-        """Return the class, its numbers, and the fields that differ from their defaults."""
-        values = {
-            each.name: value
-            for each in fields(self)  # type: ignore[arg-type]
-            if (value := getattr(self, each.name)) is not each.default
-        }
-        pairs = [*self._counts().items(), *values.items()]
-        shown = (f"{name}={text}" for name, value in pairs if (text := _describe(value)))
-        return f"{type(self).__name__}({', '.join(shown)})"
+        """Return the class, the attributes of ``_SHOWN``, and fields that are no defaults."""
+        shown = {name: _describe(attrgetter(name)(self)) or "<0>" for name in self._SHOWN}
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if value is not each.default and (text := _describe(value)):
+                shown[each.name] = text
+        return f"{type(self).__name__}({', '.join(f'{n}={text}' for n, text in shown.items())})"
 
 
 def _describe(value: Any) -> str | None:

@@ -338,7 +338,7 @@ _NO_COMMAND = ["-m", "deltactl"]
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["-c", FAKE_MAIN, "show-facts", "t"], "hint: Run `deltactl describe-history t` to see"),
+        (["-c", FAKE_MAIN, "show-facts", "t"], "`deltactl describe-history t` shows it."),
         *(([*_NO_COMMAND, it], "") for it in ("--version", "--help", "--show-completion")),
     ],
 )

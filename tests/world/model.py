@@ -236,7 +236,7 @@ class Model:
                 assert run.source is not None
                 source = self.tables[run.source]
                 rows = source.versions[int(parameters["sourceVersion"])].rows
-                return [row for row in rows if run.where in (None, row[1])]
+                before = tuple(row for row in rows if run.where in (None, row[1]))
             case "RESTORE":
                 assert run is not None
                 target = int(parameters["version"])

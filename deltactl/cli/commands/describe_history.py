@@ -101,7 +101,8 @@ class HistoryFlags:
     version: int | None = selection_option(None, "Show only version N", least=0, is_basic=True)
     files: bool = selection_option(
         False,
-        "With --version: show how many files this version added and removed, for each partition",
+        "With --version: show the files that this version added and removed, with counts for each "
+        "partition",
         is_basic=True,
     )
     diff: Annotated[tuple[int, int | None], to_diff] | None = selection_option(
@@ -279,7 +280,7 @@ def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> N
     present_history(
         session,
         found.latest_version,
-        {**json_row(found.row), "files": rows},
+        {**json_row(found.row), "files": rows, "actions": found.actions.to_pylist()},
         lambda: describe_commit_files(found, now_ms),
         rows,
     )

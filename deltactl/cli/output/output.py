@@ -319,7 +319,8 @@ def stdout_errors() -> Iterator[None]:
     except OSError as error:
         raise DeltactlError(
             f"cannot write the result: {error.strerror}",
-            hint="Run `deltactl describe-history TABLE` to see what this run has committed.",
+            hint="Check where the output is written to. If this run committed, "
+            "`deltactl describe-history TABLE` shows it.",
         ) from error
 
 

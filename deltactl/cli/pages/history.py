@@ -237,10 +237,19 @@ def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterato
 
 
 def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
-    """Return how a commit changed files, one line per partition."""
+    """Return how a commit changed files: one line per partition, then one per file."""
     yield from describe_commit(found.row, now_ms)
-    nothing = Section("no files added or removed")
-    yield describe_partitions(found.partitions, most=None) if found.partitions else nothing
+    if not found.partitions:
+        yield Section("no files added or removed")
+        return
+    yield describe_partitions(found.partitions, most=None)
+    columns = [
+        Column("action"),
+        Column("file", Kind.PATH, "path"),
+        Column("size", Kind.BYTES, "size_bytes"),
+        Column("rows", Kind.NUMBER, "num_rows"),
+    ]
+    yield Section(Tone.STRONG("Files"), table=Table(columns, found.actions))
 
 
 def describe_partitions(parts: Sequence[PartitionChange], *, most: int | None) -> Section:

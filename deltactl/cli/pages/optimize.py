@@ -75,7 +75,7 @@ def _describe_way(report: OptimizeReport) -> Iterator[Fact]:
 
 
 def _list_reasons(counts: Counter[str]) -> Listed | None:
-    reasons = [f"{reason} ({count:,})" for reason, count in counts.most_common()]
+    reasons = [f"{reason} ({format_count(n, 'row group')})" for reason, n in counts.most_common()]
     return Listed(reasons) if reasons else None
 
 

@@ -127,10 +127,12 @@ class PartitionChange:
         return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
 
 
-def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
-    """Return what a commit changed in each partition, sorted by partition value.
+def count_partitions(commit: CommitBytes) -> tuple[list[PartitionChange], pa.Table]:
+    """Return what a commit changed in each partition, sorted by partition value, and its files.
 
-    If the table has no partition columns, the list has one entry.
+    If the table has no partition columns, the list has one entry. The table has a row for each
+    add and remove action: ``action``, ``path``, ``size_bytes``, ``num_rows`` (live rows; null if
+    unknown) and ``deletion_vector`` (whether it has one).
 
     Raises:
         CorruptLogError: the commit cannot be parsed.
@@ -139,8 +141,21 @@ def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
     keys = sorted(frozenset().union(*list_key_sets(commit.data)))
     parsed = list(CommitParser(keys).parse([commit]))
     added = pa.concat_tables([p.adds for p in parsed])
-    removed = pa.concat_tables([p.removes for p in parsed])
-    return _count_each_partition(added, _with_rows(removed, added), keys)
+    removed = _with_rows(pa.concat_tables([p.removes for p in parsed]), added)
+    actions = pa.concat_tables([_list_actions("add", added), _list_actions("remove", removed)])
+    return _count_each_partition(added, removed, keys), actions
+
+
+def _list_actions(action: str, files: pa.Table) -> pa.Table:
+    return pa.table(
+        {
+            "action": pa.array([action]).take(pa.array(np.zeros(files.num_rows, np.int8))),
+            "path": files["path"],
+            "size_bytes": files["size_bytes"],
+            "num_rows": live_rows(files),
+            "deletion_vector": files["deletion_vector"].is_valid(),
+        }
+    )
 
 
 RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]

@@ -52,6 +52,8 @@ class CheckReport(ShortRepr):
     message: the table needs a reader feature that deltactl does not support.
     """
 
+    _SHOWN = ("findings.num_rows",)
+
     version: int | None
     options: CheckOptions
     engine: str
@@ -60,9 +62,6 @@ class CheckReport(ShortRepr):
     findings: pa.Table = field(repr=False)
     notes: tuple[str, ...] = ()
     unsupported: str | None = None
-
-    def _counts(self) -> dict[str, int]:
-        return {"findings": self.findings.num_rows}
 
     @property
     def is_sound(self) -> bool:

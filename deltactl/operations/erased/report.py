@@ -199,6 +199,8 @@ class ErasedReport(ShortRepr):
     and of its clones.
     """
 
+    _SHOWN = ("places", "unread")
+
     version: int
     searched_ms: int
     predicate: str | None
@@ -211,9 +213,6 @@ class ErasedReport(ShortRepr):
     unseen: tuple[str, ...]
     counts: Mapping[str, int]
     digest: str
-
-    def _counts(self) -> dict[str, int]:
-        return {"places": len(self.places), "unread": len(self.unread)}
 
     @property
     def is_found(self) -> bool:

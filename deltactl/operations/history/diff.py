@@ -55,6 +55,8 @@ class VersionDiff(ShortRepr):
     ``properties`` by name: before and after.
     """
 
+    _SHOWN = ("added.num_files", "removed.num_files")
+
     first: int
     last: int
     latest_version: int
@@ -66,9 +68,6 @@ class VersionDiff(ShortRepr):
     columns: list[ColumnChange]
     properties: Mapping[str, tuple[str | None, str | None]]
     facts: Mapping[str, tuple[str | None, str | None]]
-
-    def _counts(self) -> dict[str, int]:
-        return {"files_added": self.added.num_files, "files_removed": self.removed.num_files}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""

@@ -165,15 +165,16 @@ def _vanished(version: int) -> VersionNotFoundError:
 
 @dataclass(frozen=True, slots=True)
 class CommitFiles:
-    """File changes of one commit: in total, and per partition (logical column names)."""
+    """File changes of one commit: per partition (logical column names), and each file action."""
 
     latest_version: int
     row: HistoryRow
     partitions: list[PartitionChange]
+    actions: pa.Table
 
 
 def commit_files(log: DeltaLog, version: int) -> CommitFiles:
-    """Count what a commit added and removed, per partition.
+    """Return the files that a commit added and removed, with counts per partition.
 
     Raises:
         NotATableError: there is no log.
@@ -192,10 +193,11 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     chosen = Selection(first_version=version, last_version=version)
     history = log.history(chosen)
     [commit] = log.commits([version])
-    partitions = count_partitions(commit)
+    partitions, actions = count_partitions(commit)
     if not history.rows:
         raise _vanished(version)
-    return CommitFiles(history.latest_version, history.rows[0], _rename(log, version, partitions))
+    partitions = _rename(log, version, partitions)
+    return CommitFiles(history.latest_version, history.rows[0], partitions, actions)
 
 
 def _rename(

@@ -20,6 +20,8 @@ class ManifestReport(ShortRepr):
     ``purged_from`` is the version before a purge, ``ddl`` the requested statements.
     """
 
+    _SHOWN = ("is_up_to_date", "plan.partitions", "plan.stale")
+
     plan: ManifestPlan
     root: str
     dry_run: bool = False
@@ -47,9 +49,6 @@ class ManifestReport(ShortRepr):
                 "state": pa.array([row.state for row in rows], pa.string()),
             }
         )
-
-    def _counts(self) -> dict[str, int]:
-        return {state: self.plan.count(state) for state in (NEW, CHANGED, STALE)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""

@@ -82,6 +82,8 @@ class OptimizeReport(ShortRepr):
     committed nothing: the first failure, else the conflict of every bin.
     """
 
+    _SHOWN = ("plan.files.num_rows", "plan.bytes_to_rewrite")
+
     plan: OptimizePlan
     engine: str
     engine_reason: str
@@ -109,10 +111,6 @@ class OptimizeReport(ShortRepr):
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
     skipping: LayoutReport | None = None
     error: DeltactlError | None = field(default=None, compare=False)
-
-    def _counts(self) -> dict[str, int]:
-        plan = self.plan
-        return {"files_to_rewrite": plan.files.num_rows, "bytes_to_rewrite": plan.bytes_to_rewrite}
 
     @property
     def verified(self) -> tuple[str, ...]:

@@ -19,16 +19,14 @@ class RestoreReport(ShortRepr):
     longer exist: a vacuum removed them during the run.
     """
 
+    _SHOWN = ("plan.added.num_rows", "plan.removed.num_rows")
+
     plan: RestorePlan
     engine: str
     version_after: int | None = None
     dry_run: bool = False
     ends: tuple[VersionRange, ...] = ()
     gone: tuple[Missing, ...] = ()
-
-    def _counts(self) -> dict[str, int]:
-        restored, removed = self.plan.added, self.plan.removed
-        return {"files_restored": restored.num_rows, "files_removed": removed.num_rows}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope without the changes; sizes in bytes."""

@@ -31,6 +31,8 @@ class VacuumReport(ShortRepr):
     modified after planning; ``vanished``: files that did not exist any more.
     """
 
+    _SHOWN = ("plan.files.num_rows", "plan.size_bytes")
+
     plan: VacuumPlan
     engine: str
     dry_run: bool = False
@@ -58,12 +60,6 @@ class VacuumReport(ShortRepr):
     def version_after(self) -> int:
         """Return the last version committed; the version of the plan if none was."""
         return self.versions[-1] if self.versions else self.plan.version
-
-    def _counts(self) -> dict[str, int]:
-        return {
-            "files_to_remove": self.plan.files.num_rows,
-            "bytes_to_remove": self.plan.size_bytes,
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""

@@ -237,6 +237,11 @@ def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
         "  partition       added   size  rows  removed   size  rows\n"
         "  day=null                                  1  2 KiB     ?\n"
         "  day=2024-01-01      1  100 B    10\n"
+        "\n"
+        "Files\n"
+        "  action  file   size  rows\n"
+        "  add     1     100 B    10\n"
+        "  remove  2     2 KiB\n"
     )
     ran = cli("describe-history", str(tmp_path), "--version", "1", "--files", "-o", "json")
     result = json.loads(ran.out)["result"]
@@ -252,6 +257,11 @@ def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
         "removed_num_rows": 0,
         "removed_num_deletion_vectors": 0,
     }
+    assert result["actions"] == [
+        {"action": action, "path": path, "size_bytes": size, "num_rows": rows,
+         "deletion_vector": False}
+        for action, path, size, rows in [("add", "1", 100, 10), ("remove", "2", 2048, None)]
+    ]  # fmt: skip
     nothing = cli("describe-history", str(tmp_path), "--version", "0", "--files")
     assert nothing.out.endswith("\nno files added or removed\n")
 

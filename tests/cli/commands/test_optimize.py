@@ -70,7 +70,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, table: TableBuilder) -> None:
     assert ran.out == (
         "Would rewrite 8 files (781.3 KiB) into 2, target 256 MiB, version 1\n"
         "  copied   0 of 8 row groups, 0 B of 781.3 KiB\n"
-        "  encoded  below --min-row-group (8)\n"
+        "  encoded  below --min-row-group (8 row groups)\n"
         "\n"
         "Partitions to rewrite\n"
         "  partition             files  after       size  to rewrite\n"
@@ -115,7 +115,7 @@ def test_a_run_shows_sizes_rows_engine_and_undo(cli: RunCli, table: TableBuilder
         "  rows     24 rewritten: row and null counts equal",
         "  target   256 MiB",
         "  copied   0 of 8 row groups, 0 B of 781.3 KiB",
-        "  encoded  below --min-row-group (8)",
+        "  encoded  below --min-row-group (8 row groups)",
         "  engine   local (input below 1 GiB, no cluster configured)",
         "  undo     the old files stay until a vacuum; version 1 can still be read",
         "",
