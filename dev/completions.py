@@ -12,7 +12,7 @@ from typing import Final
 from deltactl.cli.help import CommandDoc
 from deltactl.cli.options.declared import Declared
 from deltactl.cli.reference.install import Shell
-from deltactl.cli.reference.program import ProgramDoc
+from dev.program import ProgramDoc
 from dev.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
 
 _GENERATED: Final = "# Generated from the options of the commands of deltactl."

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.install import COMPLETION_FILES
-from deltactl.cli.reference.program import describe_program
 from dev import feature_table, keyword_types, settings_schema
 from dev.completions import render_completion
 from dev.feature_table import render_feature_table
 from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
 from dev.package_map import PAGE, render_package_map
+from dev.program import describe_program
 
 
 def render_files() -> dict[str, str]:

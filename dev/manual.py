@@ -9,8 +9,8 @@ from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc
 from deltactl.cli.options.declared import Declared
-from deltactl.cli.reference.program import ProgramDoc
 from deltactl.cli.settings.sources import variable_name
+from dev.program import ProgramDoc
 
 # Fixed, so that the same sources give the same bytes; moved with each release.
 _DATE: Final = "2026-11-24"

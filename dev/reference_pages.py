@@ -14,7 +14,7 @@ from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc
 from deltactl.cli.options.declared import Declared
 from deltactl.cli.reference.code_rows import describe_codes
-from deltactl.cli.reference.program import describe_program
+from dev.program import describe_program
 
 _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",

@@ -33,8 +33,8 @@ def find_rebuildable(
     found: set[int] = set()
     for run in split_runs(sorted(readable | checkpoints.keys()), readable):
         if run[-1] >= lowest:
-            anchor = _find_anchor(store, run, checkpoints, readable)
-            found.update(version for version in run[anchor:] if version in wanted)
+            start = _find_start(store, run, checkpoints, readable)
+            found.update(version for version in run[start:] if version in wanted)
     return found
 
 
@@ -49,7 +49,7 @@ def split_runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int
     return runs
 
 
-def _find_anchor(
+def _find_start(
     store: Store,
     run: list[int],
     checkpoints: dict[int, list[Checkpoint]],

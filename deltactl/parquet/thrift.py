@@ -134,15 +134,15 @@ def encode(struct: ThriftStruct) -> bytes:
 
 
 class CompactReader:
-    """Read values one after the other, from ``position`` on.
+    """Read values one after the other; the next one begins at ``position``.
 
     For each field that ``fields`` yields, read or skip its value before you request the next field.
     All methods raise ``ThriftError`` if the data are not valid.
     """
 
-    def __init__(self, data: bytes, position: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self.position = position
+        self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """Yield number and type of each field of the struct that begins at ``position``."""

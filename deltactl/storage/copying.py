@@ -28,7 +28,7 @@ __all__ = ["CopiedFile", "FileToCopy", "copy_file", "copy_many"]
 
 _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
-# Each file that is streamed needs memory for three pieces, and for two parts of an upload.
+# Each large file that is streamed needs memory for three pieces, and for two parts of an upload.
 _STREAMS_AT_ONCE: Final = 4
 # Copy as many small files at once as there are parallel requests: they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
@@ -63,7 +63,6 @@ def copy_many(
     target: Store,
     *,
     replace: bool = False,
-    at_once: int = _STREAMS_AT_ONCE,
     count_bytes: Callable[[int], None] = lambda count: None,
 ) -> list[CopiedFile]:
     """Copy files; return the copies in the order of ``files``. All are durable when this returns.
@@ -79,8 +78,6 @@ def copy_many(
         replace: whether a copy may replace a file of the same name in the target. If not, the names
             are checked first. On object stores, no other program may write these names during the
             copy.
-        at_once: the number of files above 1 MiB that are streamed at the same time, each with about
-            64 MiB of memory.
         count_bytes: is called with the size of each file that was copied, from any thread.
 
     Raises:
@@ -101,7 +98,7 @@ def copy_many(
     small = [number for number in rest if files[number].size_bytes <= _SMALL_BYTES]
     large = [number for number in rest if files[number].size_bytes > _SMALL_BYTES]
     streamed = dict(zip(small, each_in_parallel(stream, small), strict=True))
-    streamed |= zip(large, each_in_parallel(stream, large, at_once=at_once), strict=True)
+    streamed |= zip(large, each_in_parallel(stream, large, at_once=_STREAMS_AT_ONCE), strict=True)
     return [streamed[number] if done is None else done for number, done in enumerate(copied)]
 
 

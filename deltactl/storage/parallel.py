@@ -44,12 +44,10 @@ def each_in_parallel(
                 future.cancel()
 
 
-def pages_in_parallel(
-    pages_of: Callable[[A], Iterator[R]], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
-) -> Generator[R]:
+def pages_in_parallel(pages_of: Callable[[A], Iterator[R]], items: Iterable[A]) -> Generator[R]:
     """Yield the pages of each item: those of one item in order, those of all items unordered.
 
-    The next page of up to ``at_once`` items is requested before the caller needs it.
+    The next page of up to 16 items is requested before the caller needs it.
     """
     rest = iter(items)
     first = list(islice(rest, 2))
@@ -57,14 +55,14 @@ def pages_in_parallel(
         yield from chain.from_iterable(map(pages_of, first))
         return
     waiting: dict[Future[R | None], Iterator[R]] = {}
-    with ThreadPoolExecutor(at_once, thread_name_prefix="deltactl-ask") as pool:
+    with ThreadPoolExecutor(PARALLEL_REQUESTS, thread_name_prefix="deltactl-ask") as pool:
 
         def ask(pages: Iterator[R]) -> None:
             waiting[pool.submit(next, pages, None)] = pages
 
         try:
             rest = chain(first, rest)
-            for item in islice(rest, at_once):
+            for item in islice(rest, PARALLEL_REQUESTS):
                 ask(pages_of(item))
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -80,11 +78,8 @@ def pages_in_parallel(
                 future.cancel()
 
 
-T = TypeVar("T")
-
-
 def map_requests(
-    store: Store, ask: Callable[[T], R], items: Iterable[T], *, at_once: int = PARALLEL_REQUESTS
+    store: Store, ask: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
     """Yield the result of ``ask`` for each item, in order.
 

@@ -12,9 +12,9 @@ import yaml
 
 import deltactl
 from deltactl.cli.app import build_group
-from deltactl.cli.reference.program import describe_program
 from deltactl.codes import load_codes
 from dev.docs_site import adapt, build_navigation, check_site, collect_pages, indent_lists
+from dev.program import describe_program
 from dev.reference_pages import render_schemas
 from tests.conftest import REPOSITORY
 

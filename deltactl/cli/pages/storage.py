@@ -22,7 +22,6 @@ _LABELS: Final[Mapping[Reason, str]] = {
     Reason.DELTACTL: "records of deltactl",
 }
 _IN_USE: Final = (Reason.LIVE, Reason.CHANGE_DATA, Reason.DELETION_VECTORS)
-_SHOWN_VERSIONS: Final = 10
 
 
 def describe_storage(report: StorageReport) -> Iterator[Section]:

@@ -1,1 +1,1 @@
-"""Describe the program for help, manual pages and completions; the texts of ``explain``."""
+"""Install the completions of shells; the texts of ``explain``."""

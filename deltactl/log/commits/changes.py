@@ -16,8 +16,6 @@ from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.parser import CommitParser
 from deltactl.protocol.stats import num_records
 
-_CHUNK_BYTES = 32 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -20,8 +20,6 @@ from deltactl.protocol.arrow_schemas import (
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.path_columns import decode_paths, normalize_paths
-
-Convert = Callable[[pa.ChunkedArray], pa.Table]
 
 
 def adds_from_struct(column: pa.ChunkedArray) -> pa.Table:

@@ -43,8 +43,6 @@ __all__ = ["CommitParser", "ParsedActions"]
 # The C library gives blocks of 32 MiB and more back to the kernel at once. With such blocks, each
 # chunk would cause page faults again.
 _CHUNK_BYTES = 8 << 20
-# How many chunks are parsed at the same time, each by one thread. With two threads for each chunk,
-# Arrow needs a fifth more processor time. This number limits the memory.
 _THREADED_BYTES: Final = 64 << 20  # several threads parse a chunk of one large file
 
 
@@ -107,6 +105,7 @@ class CommitParser:
     def _parse_in_threads(self, chunks: Iterable[Sequence[CommitBytes]]) -> Iterator[ParsedActions]:
         """Parse the next chunks while earlier ones are used. Results and errors are in order."""
         failures: list[DeltactlError] = []
+        # One thread for each chunk: with two, Arrow needs a fifth more processor time.
         work = ((files, self._partition_keys) for files in _until_failure(chunks, failures))
         for files, keys, rows in each_in_parallel(self._try_columns, work, at_once=count_threads()):
             # An earlier chunk may have been parsed with other partition columns.
@@ -137,12 +136,12 @@ class CommitParser:
             return self._finish(rows, files)
         except CorruptLogError as error:
             self._rows_seen = seen
-            raise self._name_culprit(files, error) from error
+            raise self._find_invalid_file(files, error) from error
 
-    def _name_culprit(
+    def _find_invalid_file(
         self, files: Sequence[CommitBytes], error: CorruptLogError
     ) -> CorruptLogError:
-        """Parse one file after the other to find the invalid file; return its error."""
+        """Parse one file after the other until one is invalid; return its error."""
         if any(error.message.startswith(file.name) for file in files):
             return error
         for file in files if len(files) > 1 else ():

@@ -86,7 +86,6 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
     "userMetadata": as_text,
     "engineInfo": as_text,
 }
-_TEXTS = tuple(name for name, convert in _CONVERT.items() if convert is as_text)
 _OWN = frozenset({"version", "timestamp", *_CONVERT})
 COLUMNS = ("version", "timestamp", *_CONVERT, "otherInfo", "reconstructible", "problem")
 

@@ -179,9 +179,9 @@ def list_versions(
     records: list[CommitRecord] = []
     for newer, version in pairwise([top + 1, *kept]):
         if newer - version > 1:
-            records += _holes(version + 1, newer - 1)
+            records += _missing(version + 1, newer - 1)
         records.append(CommitRecord(version, listing.commits[version]))
-    records += _holes(bottom, (kept[-1] if kept else top + 1) - 1)
+    records += _missing(bottom, (kept[-1] if kept else top + 1) - 1)
     others = {c.version: c.files[0] for c in listing.checkpoints if first <= c.version <= top}
     records += [
         CommitRecord(version, None, checkpoint=others[version])
@@ -191,7 +191,7 @@ def list_versions(
     return records
 
 
-def _holes(first: int, last: int) -> list[CommitRecord]:
+def _missing(first: int, last: int) -> list[CommitRecord]:
     count = last - first + 1
     if count > _LONGEST_LISTED_GAP:
         problem = f"commits {first} to {last} are missing ({count:,} versions)"

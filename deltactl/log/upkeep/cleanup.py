@@ -13,9 +13,9 @@ RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``)
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain
 
 from deltactl.errors import (
     MALFORMED,
@@ -29,7 +29,7 @@ from deltactl.log.commits.contents import find_actions, uses_in_commit_timestamp
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.timestamps import InCommitTimes, file_times
 from deltactl.log.listing import LogListing
-from deltactl.log.rebuildable import is_valid
+from deltactl.log.rebuildable import is_valid, split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Protocol, parse_protocol
 from deltactl.protocol.features import (
@@ -283,13 +283,8 @@ def _find_orphans(
 def _find_lost(log: DeltaLog, base: int) -> tuple[tuple[int, int], ...]:
     versions = {v for v in log.listing.commits if v < base}
     versions |= {c.version for c in log.listing.checkpoints if c.version < base}
-    return tuple(_stretches(sorted(log.rebuildable(versions))))
-
-
-def _stretches(versions: Sequence[int]) -> Iterable[tuple[int, int]]:
-    for _, run in groupby(enumerate(versions), lambda pair: pair[1] - pair[0]):
-        members = [version for _, version in run]
-        yield members[0], members[-1]
+    lost = log.rebuildable(versions)
+    return tuple((run[0], run[-1]) for run in split_runs(sorted(lost), lost))
 
 
 def _ensure_unprotected(log: DeltaLog, snapshot: Snapshot, base: int) -> None:

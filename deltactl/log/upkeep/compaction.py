@@ -23,7 +23,7 @@ from deltactl.log.writing.actions import file_lines, line
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo
 
-_FEWEST_COMMITS = 2  # a compacted file of one commit would save no request
+_FEWEST_FILES = 2  # a compacted file instead of one file would save no request
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,11 @@ def plan_compaction(
 def _after_checkpoint(snapshot: Snapshot) -> tuple[int, int] | None:
     """Return the first and last commit after the checkpoint, if it is useful to compact them.
 
-    Return ``None`` if fewer than two of these commits are in no log compaction file yet.
+    It is not if readers need at most one file for them.
     """
-    first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
-    if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
+    if len(snapshot.segment.tail) < _FEWEST_FILES:
         return None
-    return first, last
+    return snapshot.segment.checkpoint_version + 1, snapshot.version
 
 
 def write_compaction(snapshot: Snapshot, compaction: Compaction) -> FileInfo | None:

@@ -1,16 +1,15 @@
 """Decide whether a rewritten bin can be committed after deletes of other writers.
 
-The bin is committed unchanged, committed with a deletion vector, or dropped. No I/O except
-``read``.
+The bin is committed unchanged, committed with a deletion vector, or dropped. The decision needs no
+I/O except ``read``; ``VectorWriter`` then writes the vectors.
 
 By Delta's conflict rules for commits without data change, concurrent appends never conflict.
 Outputs keep the order of their inputs. So if another writer deleted a row from an input, the
 position of the row in the output is known: output position = input position - earlier rows that
 were deleted when the input was read + first output row of the input.
 
-Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules.
-
-Source of the vectors: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format".
+Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", "Deletion Vector Format", and
+Delta's conflict rules.
 """
 
 from __future__ import annotations

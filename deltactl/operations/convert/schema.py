@@ -50,7 +50,6 @@ PartitionValues = Mapping[str, str | None]
 _WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STRING: Final = PrimitiveType("string")
-_SHOWN: Final = 3
 
 
 class _Conflict(Exception):

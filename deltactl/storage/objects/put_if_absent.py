@@ -3,7 +3,7 @@
 Some stores accept the condition of a conditional put but ignore it. Then two commits of the same
 version would both succeed. The test shows that the store refuses a put over an existing object. It
 cannot show that only one of two simultaneous puts succeeds; only the documentation of the store can
-say this. ``log/writing/put`` handles a put whose outcome is unknown.
+say this. ``log/committers/settle`` handles a put whose outcome is unknown.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
 preconditions"; Azure Storage, "Specifying conditional headers".

@@ -13,11 +13,11 @@ from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import load_command
 from deltactl.cli.options.declared import Declared, spell_flag
-from deltactl.cli.reference.program import describe_program
 from deltactl.errors import UsageError
 from deltactl.keywords import keyword_types
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.option_names import option, options_spelled
+from dev.program import describe_program
 from tests.conftest import REPOSITORY
 
 OPERATIONS = REPOSITORY / "deltactl" / "operations"

@@ -12,13 +12,13 @@ from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.reference.install import Shell
-from deltactl.cli.reference.program import describe_program
 from deltactl.errors import UsageError
 from deltactl.keywords import build_options
 from deltactl.storage.local.store import LocalStore
 from dev.completions import render_completion
 from dev.keyword_types import render_class
 from dev.manual import render_manual
+from dev.program import describe_program
 from dev.reference_pages import render_command
 from dev.settings_schema import render_settings_schema
 from tests.cli.conftest import RunCli, Shown

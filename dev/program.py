@@ -1,4 +1,4 @@
-"""Collect the options of all commands, for completions, manual pages and ``deltactl config``."""
+"""Collect the options of all commands, for completions and manual pages."""
 
 from __future__ import annotations
 
