@@ -481,6 +481,8 @@ class DeltaLog:
                 visitors=visitors,
             )
 
+        # A caller that has listed the log gets versions of this listing, or an error: after a new
+        # listing, the versions of one step could be of two states of the log (ADR 28).
         found = load() if self._listing is not None else self.retry_after_cleanup(load)
         self._note_protocol(found.protocol)
         return found

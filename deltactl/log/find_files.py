@@ -19,7 +19,7 @@ from deltactl.storage.store import FileInfo, Store
 
 # A page of a listing has at least a thousand names and needs one request, as a single file does.
 _LEAST_WANTED: Final = 8
-_NAMES_A_FILE: Final = 100
+_NAMES_A_FILE: Final = 100  # how many names a listing may have for each that is wanted
 _PAGE: Final = 1000
 
 

@@ -101,6 +101,7 @@ def _load_verbatim(data: bytes) -> dict[str, Any]:
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     node = dict(pairs)
+    # PROTOCOL.md, "JSON checksum": no key may occur twice.
     if len(node) != len(pairs):
         raise ValueError("duplicate keys")
     return node
@@ -140,5 +141,6 @@ def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
     version = int(hint["version"])
     if any(found.version > version for found in list_log(store, version + 1).checkpoints):
         return False
+    # Another writer may write a newer one just before this: readers then list a few more files.
     store.put(HINT_NAME, encode_hint(hint))
     return True

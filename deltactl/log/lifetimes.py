@@ -103,6 +103,7 @@ def _sort_events(events: pa.Table, key: str = "key") -> tuple[Integers, Integers
     if not events.num_rows:
         empty = np.zeros(0, np.int64)
         return empty, empty
+    # In Arrow's own pool, huge pages make the growth of a large hash table several times slower.
     coded = pc.dictionary_encode(events[key], memory_pool=pa.system_memory_pool())
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
     is_add = events["is_add"].to_numpy(zero_copy_only=False)

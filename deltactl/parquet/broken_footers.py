@@ -52,10 +52,11 @@ class SchemaGroup:
             same_bytes = footer.data.startswith(self._head)
             if not same_bytes or _arrow_schema(footer) != self._arrow_schema:
                 return False
+            # A copy, because row groups are appended to it.
             joined = self._joined or self._first.parse_again()
             try:
                 joined.append_row_groups(footer.metadata)
-            except RuntimeError:
+            except RuntimeError:  # the footers differ in field ids, for example
                 return False
             self._joined = joined
         self.members.append(index)

@@ -77,6 +77,7 @@ def _decode(value: Any) -> Value | None:
     if not isinstance(value, bytes):
         known: Value | None = value
         return known
+    # A bound may have been cut in the middle of a character.
     with suppress(UnicodeDecodeError):
         return value.decode()
     return None

@@ -145,7 +145,7 @@ class RowReader:
         with naming_file(file.path), source or store.open_input(file.path) as opened:
             yield pq.ParquetFile(
                 opened,
-                coerce_int96_timestamp_unit="us",
+                coerce_int96_timestamp_unit="us",  # as Spark; nanoseconds end in the year 2262
                 page_checksum_verification=self.verify_pages,
             )
 
@@ -157,7 +157,7 @@ class RowReader:
         groups: Sequence[int] | None = None,
         *,
         batch_rows: int = DEFAULT_BATCH_ROWS,
-        use_threads: bool = False,
+        use_threads: bool = False,  # usually, several files are decoded at the same time
     ) -> Iterator[LiveBatch]:
         """Yield the live rows of consecutive row groups of an open file; ``None`` means all groups.
 
@@ -236,6 +236,7 @@ class RowReader:
         The result for the latest schema is kept, because most files of a table have the same
         schema.
         """
+        # A copy, because another thread may replace the result meanwhile.
         for known, sources in tuple(self._latest):
             if known.equals(schema, check_metadata=True):
                 return sources

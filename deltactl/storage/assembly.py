@@ -11,7 +11,7 @@ from deltactl.storage.store import Assembly, Store
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_READ_BYTES: Final = 16 << 20
+_READ_BYTES: Final = 16 << 20  # the memory of each copy in progress
 
 
 def open_assembly(store: Store, name: str) -> Assembly:
@@ -65,6 +65,7 @@ class StreamedAssembly:
         if self._closed:
             return
         self._closed = True
+        # A writer of `open_output` cannot be aborted: complete the file, then delete it.
         with suppress(OSError, ValueError, DeltactlError):
             self._sink.close()
         with suppress(DeltactlError):

@@ -168,7 +168,7 @@ _NO_CONNECTION: Final = re.compile(
     re.IGNORECASE,
 )
 _REFUSED_BY_ENTRA: Final = re.compile(r"AADSTS\d+")
-_MAX_CAUSES: Final = 8
+_MAX_CAUSES: Final = 8  # an error can be its own cause, so the chain may have no end
 
 
 def classify(error: Exception) -> Kind:

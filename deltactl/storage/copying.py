@@ -122,6 +122,7 @@ def _copy_inside(
                  file.size_bytes)
         for file in files
     ]  # fmt: skip
+    # All files come from one store, so the first shows the service of all.
     if copies[0].origin.service != ours.origin_of(files[0].target_path).service:
         return nothing
     return ours.copy_files(copies, replace=replace)
@@ -144,6 +145,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
         raise ObjectNotFoundError(
             f"{file.target_path!r} in {target.uri} does not exist any more after it was copied"
         )
+    # If the copy has no checksum, there is nothing to compare: save the request.
     before = _facts(source, file.source_path) if after.checksums else None
     try:
         return CopiedFile(file.size_bytes, "stream", compare_facts(copy, before, after))
@@ -154,6 +156,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
 
 def _pieces(source: Store, file: FileToCopy) -> Iterator[bytes]:
     """Yield the content in order; at the end, request one byte more than the expected size."""
+    # The byte more shows a file that is longer than expected: else a part of it would be copied.
     starts = range(0, file.size_bytes + 1, _PIECE_BYTES)
     ranges = [(start, min(_PIECE_BYTES, file.size_bytes + 1 - start)) for start in starts]
 

@@ -25,6 +25,7 @@ from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.providers import S3
 from deltactl.storage.secrets import secret_values
 
+# botocore waits for 60 seconds each, and a commit waits for all attempts.
 _CONNECT_TIMEOUT_SECONDS: Final = 5
 _READ_TIMEOUT_SECONDS: Final = 15
 _ATTEMPTS: Final = 4
@@ -87,6 +88,7 @@ class DynamoDbEntries:
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
         """See ``CommitEntries.get``."""
         key = _key(table_path, file_name)
+        # A read that is not consistent can miss an entry that was just created.
         answer = self._call("get_item", file_name, Key=key, ConsistentRead=True)
         return self._decode(answer.get("Item"))
 
@@ -125,6 +127,7 @@ class DynamoDbEntries:
             entry.file_name,
             Key=_key(table_path, entry.file_name),
             UpdateExpression="SET complete = :true, expireTime = :expires",
+            # Some writers replace the entry of another writer (ADR 11).
             ConditionExpression="tempPath = :temp",
             ExpressionAttributeValues={
                 ":true": {"S": "true"},
@@ -176,6 +179,7 @@ class DynamoDbEntries:
             config=Config(
                 connect_timeout=_CONNECT_TIMEOUT_SECONDS,
                 read_timeout=_READ_TIMEOUT_SECONDS,
+                # So a conditional request can be sent twice; `create` says how callers handle this.
                 retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
             ),
         )

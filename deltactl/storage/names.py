@@ -13,6 +13,7 @@ from typing import Final
 
 from deltactl.errors import SafetyError, StorageError
 
+# Hadoop writes file:/path, with one slash.
 _ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME: Final = re.compile(
     r"((?:[A-Za-z][A-Za-z0-9+.\-]*::)*[A-Za-z][A-Za-z0-9+.\-]*)://|(file):/"

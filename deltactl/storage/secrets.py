@@ -12,6 +12,7 @@ _SECRET_KEY: Final = re.compile(
 )
 # Shorter strings are not secrets. If they were removed too, messages would be unreadable.
 _MIN_SECRET_CHARACTERS: Final = 3
+# What gcsfs takes as a token that only says where to look for one.
 _NO_SECRETS: Final = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 _noted: Final[set[str]] = set()
 
@@ -23,6 +24,7 @@ def note_secrets(values: Iterable[str]) -> None:
 
 def hide_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """Replace ``secrets``, and those that were noted, in a text."""
+    # The longest first: a secret can be a part of another.
     for secret in sorted({*secrets, *_noted}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

@@ -17,7 +17,8 @@ VENDED: Final = "vended"
 Current: TypeAlias = Callable[[], Mapping[str, str]]
 """Returns the credentials that are valid now, by the names of storage options."""
 
-_MARGIN_SECONDS: Final = 300.0
+_MARGIN_SECONDS: Final = 300.0  # new ones are fetched this long before the end (ADR 29)
+# The user and the catalog may spell the scheme of a place in different ways.
 _SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
 _ADDRESS: Final = re.compile(r"([A-Za-z0-9+.\-]+)://(.*)", re.DOTALL)
 
@@ -103,6 +104,7 @@ class VendedOptions(Mapping[str, str]):
     def __reduce__(self) -> tuple[object, ...]:
         """Give a worker credentials of which at least half of the lifetime is left."""
         given = [
+            # Not the end itself: the clock of another machine begins elsewhere.
             (each.prefix, each.options, None if each.ends is None else each.ends - time.monotonic())
             for each in self._fresh(0.5)
         ]
@@ -132,6 +134,7 @@ class VendedOptions(Mapping[str, str]):
                 try:
                     self._take(self.source.fetch())
                 except DeltactlError:
+                    # While the old ones are valid, a catalog that fails stops nothing.
                     if not all(each.has_left(0) for each in self._given):
                         raise
             return self._given
@@ -151,6 +154,7 @@ def _restore(
 
 def _longest(given: Sequence[Credentials], uri: str) -> Credentials | None:
     place = _normal(uri)
+    # With the slash, s3://b/t does not cover s3://b/t2.
     fitting = [each for each in given if (place + "/").startswith(_normal(each.prefix) + "/")]
     return max(fitting, key=lambda each: len(_normal(each.prefix)), default=None)
 

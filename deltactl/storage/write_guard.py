@@ -67,6 +67,7 @@ class _Guard:
         return f"guarded({self._inner!r})"
 
     def __getattr__(self, name: str) -> Any:
+        # `copy` asks for such names before `_inner` exists: this would call itself without end.
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self._inner, name)

@@ -94,6 +94,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     if said is not None:
         return Verdict(checkpoint, "bad", said)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
+    # A checkpoint that is bad, or not checked yet as this one, must not prove anything.
     others = frozenset(c for c in log.listing.checkpoints if c not in usable)
     try:
         replayed = log.without_warnings().snapshot(checkpoint.version, skip=others)
@@ -161,6 +162,7 @@ def find_base_problem(log: DeltaLog, version: int, planned: Snapshot | None) -> 
 
 
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
+    # As nodes, an empty list of features and none are equal.
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
         return "its protocol is different"
     if not is_same_metadata(own.metadata, replayed.metadata):
@@ -218,6 +220,7 @@ def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
     head = read_head(store, checkpoint)
     infos: list[FileInfo] = [*checkpoint.files]
     infos += [info for info in store.stat_many(head.sidecars) if info is not None]
+    # The size is the number of actions; -1 is unknown: to count them, all files must be read.
     hint: dict[str, object] = {"version": checkpoint.version, "size": -1}
     if checkpoint.kind == "multipart":
         hint["parts"] = len(checkpoint.files)

@@ -187,6 +187,7 @@ def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[s
                 columns = {"metaData"} & set(parquet.schema_arrow.names)
                 for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(columns)):
                     for column in batch.columns:
+                        # A key may occur twice in a map: the last value counts, as in JSON.
                         yield from column.drop_null().to_pylist(maps_as_pydicts="lossy")
 
 

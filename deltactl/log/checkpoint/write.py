@@ -26,9 +26,10 @@ from deltactl.protocol.stats_decoding import parse_stats
 from deltactl.storage.store import FileInfo, Store
 
 _OURS = {theirs: ours for ours, theirs in JSON_NAMES.items()} | {"path": "encoded_path"}
+# The rows of a row group are in memory until it is written; statistics can make rows long.
 _ROW_GROUP_ROWS: Final = 1 << 17
 _ROW_GROUP_BYTES: Final = 64 << 20
-_PAGE_VALUES: Final = 1 << 14
+_PAGE_VALUES: Final = 1 << 14  # between checks of the size of a page; 1024, the default, is slower
 
 
 def open_parquet(sink: Any, schema: pa.Schema, layout: CheckpointLayout) -> pq.ParquetWriter:
@@ -47,8 +48,8 @@ def open_parquet(sink: Any, schema: pa.Schema, layout: CheckpointLayout) -> pq.P
         use_dictionary=dictionary_leaves(schema, compat),
         write_statistics=described_leaves(schema),
         write_batch_size=_PAGE_VALUES,
-        store_schema=False,
-        use_deprecated_int96_timestamps=compat == "spark",
+        store_schema=False,  # with it, readers would restore types of Arrow
+        use_deprecated_int96_timestamps=compat == "spark",  # the default of Spark
     )
 
 

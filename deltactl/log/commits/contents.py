@@ -189,6 +189,7 @@ def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]
         except (ValueError, RecursionError) as error:
             number = data.count(b"\n", 0, start) + 1
             raise CorruptLogError(f"{name}, line {number}: not valid JSON ({error})") from error
+        # The name can also be a part of a text, such as a path.
         value = node.get(action) if isinstance(node, dict) else None
         if isinstance(value, dict):
             yield value

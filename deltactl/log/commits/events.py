@@ -144,6 +144,7 @@ class ZOrderCommits(Visitor):
             return False
         info = commit.info or {}
         parameters, metrics = info.get("operationParameters"), info.get("operationMetrics")
+        # An OPTIMIZE of Spark without Z-order writes an empty list.
         if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
             return True
         return isinstance(metrics, dict) and metrics.get("plannerStrategy") == "zOrder"

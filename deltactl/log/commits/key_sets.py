@@ -96,6 +96,7 @@ class KeyHashes:
 
     def mask(self, keys: pa.ChunkedArray) -> pa.BooleanArray:
         """Return which of the keys are in the set."""
+        # Arrow would build a hash table of the whole set for each call.
         first, second, longest = self._order
         wanted = hash_pairs(keys)
         place = np.searchsorted(first, wanted[0])

@@ -135,6 +135,7 @@ class CommitParser:
                 rows = _rows_of_table(read_lines(files))
             return self._finish(rows, files)
         except CorruptLogError as error:
+            # The search for the invalid file parses the same files again.
             self._rows_seen = seen
             raise self._find_invalid_file(files, error) from error
 

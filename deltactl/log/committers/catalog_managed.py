@@ -156,6 +156,8 @@ class CatalogManaged:
                 hint="Let the catalog repair the table. Nothing was committed.",
             )
         name = f"{STAGED}/{commit_name(version).removesuffix('.json')}.{facts.txn_id}.json"
+        # Not put-if-absent: the name has the id of this attempt, so nobody else writes the file,
+        # and to put it again changes nothing (ADR 31).
         self._store.put(name, content)
         [info] = self._store.stat_many([name])
         if info is None:
@@ -256,6 +258,7 @@ class CatalogManaged:
                     f"{target} differs from {commit.file_name}, which the catalog ratified",
                     hint="Run `deltactl check TABLE`.",
                 )
+        # Before the catalog is told: it then forgets the staged files, the only other copies.
         self._store.sync_directories(targets)
 
 

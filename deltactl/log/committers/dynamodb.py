@@ -64,6 +64,7 @@ class DynamoDb:
 
     def tail(self, *, may_write: bool) -> CommitTail:
         """Finish the newest commit, which is part of the table already: a listing shows it then."""
+        # A run that may not write cannot finish this commit, and so may not see it.
         entry = self._entries.find_latest(self.uri) if may_write else None
         if entry is not None and not entry.complete:
             self._finish(entry)
@@ -110,8 +111,10 @@ class DynamoDb:
         """
         name = self.find(version)
         self.ensure_can_commit()
+        # The entry of an old commit has expired: then only the file shows that the version exists.
         if self._is_there(name):
             raise _taken(name)
+        # Else the log could get this version while the file of the previous one is missing.
         self._finish_version(version - 1)
         file_name = commit_name(version)
         entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")

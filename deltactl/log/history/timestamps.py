@@ -85,6 +85,7 @@ def resolve_timestamp(
     first_timed = len(versions) if since is None else bisect_left(versions, since)
     untimed, timed = versions[:first_timed], versions[first_timed:]
     enabled_at = properties.integer("delta.inCommitTimestampEnablementTimestamp", 0)
+    # Earlier versions have only times of files (PROTOCOL.md, "In-Commit Timestamps").
     if timed and timestamp_ms >= enabled_at:
         chosen: Sequence[int] = timed
         times: Sequence[int] = InCommitTimes(reader, listing, timed)

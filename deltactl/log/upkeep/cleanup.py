@@ -116,6 +116,8 @@ def plan_cleanup(
         StorageError, CorruptLogError: the log cannot be read.
     """
     store, listing = log.store, log.listing
+    # Younger sidecars may be those of a checkpoint that is being written (PROTOCOL.md, "Metadata
+    # Cleanup").
     yesterday = _floor_day(now_ms) - DAY_MS
     directories = store.directories
     abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
@@ -152,6 +154,7 @@ def plan_cleanup(
     return CleanupPlan(
         cutoff_ms=cutoff,
         checkpoint_version=base,
+        # A reader that begins after the checkpoint uses none that begins at it or before.
         compactions=tuple(
             i for (start, _), i in sorted(listing.compacted.items()) if start <= base
         ),
@@ -248,7 +251,7 @@ def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
     for info in store.list_from(directory):
         digits, _, rest = info.name.rpartition("/")[2].partition(".")
         if len(digits) == 20 and digits.isdecimal() and rest.endswith(".json"):
-            if int(digits) > base:
+            if int(digits) > base:  # the listing is in order of versions
                 break
             found.append(info)
     return tuple(found)
@@ -265,7 +268,7 @@ def _find_orphans(
         return ()
     used: set[str] = set()
     for checkpoint in listing.checkpoints:
-        if checkpoint.version < base or checkpoint.kind == "multipart":
+        if checkpoint.version < base or checkpoint.kind == "multipart":  # which has no sidecars
             continue
         try:
             head = read_head(store, checkpoint)

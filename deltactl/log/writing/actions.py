@@ -237,6 +237,7 @@ def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
         "extended_file_metadata": pa.array(np.ones(rows, np.bool_)),
     }
     if "num_records" in files.column_names:
+        # As in removes of Delta on Spark, which have no other statistics.
         counts = files["num_records"].cast(pa.string())
         new["stats"] = pc.binary_join_element_wise('{"numRecords":', counts, "}", "")
     columns = [new[name] if name in new else files[name] for name in REMOVE_SCHEMA.names]

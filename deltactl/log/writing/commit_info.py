@@ -1,6 +1,7 @@
 """Build the ``commitInfo`` of every commit that deltactl writes.
 
-The fields and their order are those of Delta on Spark. ``CommitBase.times`` decides the times.
+The fields and their order are those of Delta on Spark. ``CommitBase.times``, in ``commit_base``,
+chooses the times, also the in-commit timestamp.
 Source: PROTOCOL.md, "Commit Provenance Information".
 """
 

@@ -23,7 +23,11 @@ _MAX_ATTEMPTS: Final = 1000
 
 
 class Draft(Protocol):
-    """A commit that an operation wants to make, whatever other writers commit before it."""
+    """A commit that an operation wants to make, whatever other writers commit before it.
+
+    It decides which commits conflict with it, and is in the package of its operation, for example
+    ``operations/optimize/rewrite_commit``.
+    """
 
     def prepare(self, base: CommitBase) -> Actions:
         """Return the actions of the commit after a state. Called before each attempt.
@@ -91,6 +95,7 @@ class Transaction:
             is_there = prepared is not None and self.base.ensure_table_is_there(self._log)
             if prepared is not None and is_there and self._try(prepared):
                 return self.base
+            # The first time at once. Later, writers that failed together must not try together.
             if attempt:
                 self._sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
             self.read_concurrent(draft)

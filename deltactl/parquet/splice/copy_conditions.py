@@ -120,6 +120,7 @@ def _refuse(
         return CopyRefusal.ROW_IDS
     leaves = target.by_column.get(wanted.name, ())
     is_described = all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves)
+    # The output declares the usual order of bounds for columns that are not decoded.
     if not is_described or (is_undecoded and source.has_total_order):
         return CopyRefusal.STATISTICS
     return None

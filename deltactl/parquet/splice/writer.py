@@ -193,6 +193,7 @@ class SpliceWriter:
             except DataFileError as error:
                 raise VerificationError(f"{self._name} {error.message}") from error
         file_stats = read_file_stats(stored.metadata, self._stats, self._facts())
+        # Only a file that was verified stays after the block.
         self._is_done = True
         return WrittenFile(
             name=self._name,

@@ -33,6 +33,7 @@ class LocalAssembly(DurableWriter):
 
     def copy(self, source: str, offset: int, length: int) -> None:
         """Append bytes of another file; see ``Assembly.copy``."""
+        # The kernel appends to the file: what is buffered here comes first.
         self.flush()
         with mapped_errors("copy", source, self._where):
             done = copy_range(self._descriptor_of(source), self.fileno(), offset, length)

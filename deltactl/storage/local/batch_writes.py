@@ -20,7 +20,7 @@ from deltactl.storage.local.files import rename_replace, sync_file, temp_path, w
 
 # Parallel flushes are faster: 16 at once took a tenth of the time of 16 in sequence.
 _SYNCS_AT_ONCE: Final = 16
-_FEW: Final = 4
+_FEW: Final = 4  # for so few files, threads cost more than they save
 
 
 def put_together(
@@ -72,6 +72,7 @@ def create_batch(
             with mapped_errors("write", name, where):
                 take(hidden, path)
     except BaseException:
+        # Also after Ctrl-C: nobody else removes these files before a day has passed.
         for hidden, *_ in staged:
             with suppress(OSError):
                 os.unlink(hidden)

@@ -22,6 +22,7 @@ from deltactl.storage.local.files import sync_directory, temp_path, write_new
 _NO_LINKS: Final = frozenset({
     errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV,
 })  # fmt: skip
+# For a file system that does not know the flag, renameat2 returns EINVAL.
 _NO_EXCLUSIVE_RENAME: Final = _NO_LINKS | {errno.EINVAL}
 
 _AT_FDCWD: Final = -100
@@ -47,6 +48,7 @@ def create_exclusively(path: str, data: bytes) -> None:
         # be reported as failed.
         with suppress(OSError):
             os.unlink(temporary)
+    # After this, a power failure cannot remove the commit, so it may be reported.
     sync_directory(directory)
 
 
@@ -82,6 +84,7 @@ def move_exclusively(path: str, target: str) -> None:
         OSError: any other error.
     """
     try:
+        # A link is moved itself, not the file to which it leads.
         os.link(path, target, follow_symlinks=False)
     except FileExistsError:
         if not os.path.samefile(path, target):
@@ -91,6 +94,7 @@ def move_exclusively(path: str, target: str) -> None:
             raise
         _rename_exclusively(path, target)
         return
+    # Last: if the process ends before this, the file has both names, and none is lost.
     os.unlink(path)
 
 

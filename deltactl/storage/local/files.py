@@ -64,6 +64,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 def begin_sync(descriptor: int) -> None:
     """Start to write the content of a file to the disk; ``sync_file`` waits for the end."""
     if hasattr(os, "posix_fadvise"):
+        # Linux begins to write changed pages when it is told that they are not needed soon.
         with suppress(OSError):  # only advice; not every file system accepts it
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -169,6 +170,7 @@ class DurableWriter(io.BufferedWriter):
         if self.closed:
             return
         with suppress(OSError, ValueError):
+            # Closing the buffer itself would first write what it holds.
             self.detach().close()
         with suppress(OSError):
             os.unlink(self._written_to)

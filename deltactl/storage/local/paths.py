@@ -107,6 +107,7 @@ class LocalPaths:
         directory = os.path.dirname(path)
         if os.path.isdir(directory):
             return False
+        # A new root needs more: its parent is synced below.
         if directory != self.root:
             with suppress(OSError):
                 os.mkdir(directory)  # most often only the last one is missing

@@ -83,6 +83,7 @@ class Spill:
             for number, piece in pieces:
                 self._held.setdefault(number, []).append(piece)
             self._held_bytes += size_bytes
+            # Otherwise threads could add rows faster than the disk can store them.
             while self._leaving_bytes and self._is_full():
                 self._written.wait()
             leaving = self._leave() if self._is_full() else {}
@@ -155,6 +156,7 @@ class Spill:
         rest = memoryview(data)
         try:
             while rest:
+                # With an offset: threads that read at the same time share the position.
                 count = os.preadv(self._file.fileno(), [rest], offset + length - len(rest))
                 if not count:
                     raise StorageError(

@@ -11,6 +11,7 @@ from deltactl.storage.names import parse_scheme
 
 def path_to_uri(path: str) -> str:
     """Return the ``file:`` URI of an absolute path, without a trailing slash."""
+    # These characters need no escape in a path (RFC 3986).
     encoded = quote(os.fsencode(path), safe="/-_.~!$&'()*+,;=:@")
     return f"file://{encoded if encoded.startswith('/') else f'/{encoded}'}"
 

@@ -94,6 +94,7 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
         transport=azure_transport(traffic, network.CONNECT_SECONDS, network.SILENCE_SECONDS),
         max_single_get_size=_PIECE_BYTES,
         max_chunk_get_size=_PIECE_BYTES,
+        # Only `RetryPolicy` sends a request again, and never a conditional put (ADR 14).
         retry_total=0,
     )
     return AzureService(file_system)
@@ -172,6 +173,7 @@ class AzureService(ObjectService):
 
     def create(self, key: str, data: bytes) -> None:
         """Create a whole blob; fail if the name exists, because of the header ``If-None-Match``."""
+        # Not `_ask`: a conditional put is sent once.
         sync(self._fs.loop, self._upload, key, data, False)
 
     def begin(self, key: str) -> Upload:
@@ -194,6 +196,7 @@ class AzureService(ObjectService):
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 5,000 names, from the first name on."""
+        # `start` is not sent: together with a prefix, it is not documented (ADR 14).
         container, _ = split_directory(directory)
         for page in self._blobs(directory, ["metadata"], deep=deep):
             yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
@@ -324,6 +327,7 @@ class AzureService(ObjectService):
         names = [key.partition("/")[2] for key in keys]
         answers = await client.delete_blobs(*names, raise_on_any_failure=False)
         statuses = [answer.status_code async for answer in answers]
+        # Then it is not known which blobs these are: each is deleted by its own request.
         if len(statuses) != len(keys):
             return set()
         return {

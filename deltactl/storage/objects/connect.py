@@ -27,7 +27,7 @@ from deltactl.storage.vended import VENDED, VendedOptions
 from deltactl.suggest import with_suggestion
 
 _log: Final = logging.getLogger(__name__)
-_IGNORING: Final = ("s3fs", "gcsfs", "adlfs")
+_IGNORING: Final = ("s3fs", "gcsfs", "adlfs")  # they take any option, and do not use an unknown one
 _OTHER_OPTIONS: Final = frozenset({
     RATE_OPTION, "profile", "region",
     "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache",
@@ -70,6 +70,7 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:
+                # `from None`: the text of the error may have a secret.
                 raise _explain(error, f"{scheme}://{place}", provider.access, settings) from None
         return _services[key]
 

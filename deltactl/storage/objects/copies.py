@@ -85,9 +85,11 @@ class ListedCopies:
         copy = _Copy()
         download(copy.path)
         with self._lock:
+            # If the file changed meanwhile, this copy is for this caller only.
             if self._listed.get(name) == info:
                 self._copies[name] = (info, copy)
                 self._shrink()
+        # The open file can be read even after its name is removed.
         return pa.OSFile(copy.path)
 
     def _drop(self, name: str) -> None:

@@ -159,6 +159,7 @@ class GcsService(ObjectService):
 
     def create(self, key: str, data: bytes) -> None:
         """Create a whole object; fail if the name exists, because of ``ifGenerationMatch=0``."""
+        # Not `_retry`: a conditional put is sent once.
         self._fs.pipe_file(key, data, mode="create")
 
     def begin(self, key: str) -> Upload:
@@ -168,6 +169,8 @@ class GcsService(ObjectService):
     @cached_property
     def _retrying(self) -> GCSFileSystem:
         """A file system with the retries of gcsfs, for the parts of uploads."""
+        # The writer of gcsfs sends the parts, so `RetryPolicy` cannot send one again. Each part has
+        # an offset, so it may be sent twice.
         token = self._fs.credentials.credentials or "anon"
         return GCSFileSystem(**{**self._fs.storage_options, "token": token})
 
@@ -218,6 +221,7 @@ class GcsService(ObjectService):
         if len(keys) == 1:
             return super().delete(keys)
         answers = self._retry.call(lambda: sync(self._fs.loop, self._fs._rm_files, list(keys)))
+        # gcsfs returns the name of a deleted object, and an error for any other.
         gone = {answer for answer in answers if isinstance(answer, str)}
         return super().delete([key for key in keys if key not in gone])
 

@@ -19,7 +19,7 @@ from deltactl.storage.objects.services import CannotCopyError, Upload
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-PART_BYTES: Final = 16 << 20
+PART_BYTES: Final = 16 << 20  # so an object can have 156 GiB, with the most parts
 MIN_PART_BYTES: Final = 5 << 20  # three limits of S3: of a part but the last,
 MAX_COPY_BYTES: Final = 5 << 30  # of a range that is copied,
 _MAX_PARTS: Final = 10_000  # and of the parts of an upload
@@ -138,6 +138,7 @@ class PartWriter(io.BufferedIOBase):
             return
         source, offset, length = self._waiting
         self._waiting = None
+        # The buffer becomes a part before the range, so it must be large enough for one.
         if self._buffer and len(self._buffer) < MIN_PART_BYTES:
             wanted = min(MIN_PART_BYTES - len(self._buffer), length)
             self._buffer += self._read(source, offset, wanted)

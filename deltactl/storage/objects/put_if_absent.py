@@ -101,6 +101,7 @@ class ProbeMemory:
             try:
                 with open(temporary, "x", encoding="utf-8") as file:
                     json.dump({**kept, place: now}, file)
+                # Of two runs at the same time, one result is lost; its store is tested again.
                 os.replace(temporary, self._path)
             finally:
                 with suppress(FileNotFoundError):

@@ -33,11 +33,11 @@ from deltactl.storage.objects.services import (
 )
 from deltactl.storage.vended import Current, take_vended
 
-_CONNECTIONS: Final = 32
+_CONNECTIONS: Final = 32  # botocore has ten, fewer than the requests at one time
 _PAGE_KEYS: Final = 1000  # the most that a request may ask for
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
-_NOTED_ETAGS: Final = 4096
+_NOTED_ETAGS: Final = 4096  # a long run must not keep one for each file of a table
 _NO_CAUSE: Final = ("301", "400", "403")  # these statuses have several causes
 # For these codes, the other keys of a batch of deletes can have succeeded.
 _BUSY_CODES: Final = frozenset({
@@ -68,6 +68,8 @@ def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectServi
     settings["config_kwargs"] = {
         "max_pool_connections": _CONNECTIONS,
         **(settings.get("config_kwargs") or {}),
+        # After the options of the user, so that these do not turn retries on: only `RetryPolicy`
+        # sends a request again, and never a conditional put (ADR 14).
         "retries": {"max_attempts": 0},
         "http_session_cls": s3_http_session(),
     }
@@ -87,6 +89,7 @@ class VendedS3(AioCredentials):  # type: ignore[misc]
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
         """Return the credentials for one request; perhaps a catalog is asked for new ones."""
+        # A request to the catalog would stop the event loop, with all other requests.
         found = await asyncio.to_thread(self._current)
         return ReadOnlyCredentials(found["key"], found["secret"], found.get("token"))
 
@@ -295,6 +298,7 @@ class S3Service(ObjectService):
         s3fs would send large content in parts, for which some stores ignore the condition.
         """
         bucket, _, name = key.partition("/")
+        # Not `call`: a conditional put is sent once.
         self._fs.call_s3("put_object", Bucket=bucket, Key=name, Body=data, IfNoneMatch="*")
 
     def copy(self, key: str, target: str) -> None:

@@ -97,6 +97,7 @@ class S3Parts:
 def _describe(number: int, answer: Mapping[str, Any]) -> _Part:
     """Return a part in the form that the request that completes the upload needs."""
     checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
+    # Answers have this member, but the request that completes the upload must not.
     checksums.pop("ChecksumType", None)
     return {"PartNumber": number, "ETag": answer["ETag"], **checksums}
 

@@ -200,6 +200,7 @@ class ObjectService:
         yield self._retry.call(lambda: self._list(directory, deep))
 
     def _list(self, directory: str, deep: bool) -> list[Entry]:
+        # Not every file system of fsspec obeys `NO_CACHES`.
         self._fs.invalidate_cache()
         if deep:
             return list(self._fs.find(directory, detail=True).values())

@@ -22,6 +22,7 @@ from deltactl.storage.objects.services import ObjectService
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect to a server; its requests are not counted."""
     arguments = connect_settings(SFTPFileSystem, uri, settings)
+    # By default, fsspec accepts the key of any server.
     arguments.setdefault("host_key_policy", KnownHosts())
     return SftpService(SFTPFileSystem(**arguments), uri)
 

@@ -179,6 +179,7 @@ class ObjectStore:
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each (offset, length). One request reads several near ranges."""
         key = self._keys.readable(name)
+        # Empty ranges need no request, so none would show that the object is missing.
         if ranges and not any(length for _, length in ranges):
             self._ensure_there(name)
         pieces = coalesce(list(ranges), _LARGEST_GAP_BYTES, _LARGEST_RANGE_BYTES)

@@ -33,6 +33,7 @@ class WebHdfsService(RenamingService):
     def rename_over(self, old: str, new: str) -> None:
         """Rename with the option that replaces files; gateways without it answer ``false``."""
         answer = self._rename(old, new, renameoptions="OVERWRITE")
+        # HDFS itself answers to a rename with options without content.
         if answer.content and answer.json() != {"boolean": True}:
             raise OSError(f"the server has no renames that replace a file: {new!r} was not written")
 
