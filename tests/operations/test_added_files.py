@@ -18,6 +18,7 @@ from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
+from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import fresh_store
@@ -116,6 +117,22 @@ def test_a_bin_whose_input_is_written_again_is_not_committed(tmp_path: Path, whe
     assert failure.error.exit_code == 4
     assert name in DeltaLog(store, ignore_warning).snapshot().files["path"].to_pylist()
     assert [it.name for it in store.list_from("p=a") if it.name not in builder.data] == []
+
+
+def test_new_names_of_columns_are_committed_with_all_files_or_none(tmp_path: Path) -> None:
+    builder = TableBuilder(
+        LocalStore(str(tmp_path)),
+        [Column("id"), Column("p", "string")],
+        partition_by=["p"],
+        mapping="name",
+    )
+    builder.append([{"id": 0, "p": "a"}], [{"id": 1, "p": "b"}])
+    name = min(builder.data)
+    rewritten = _Rewritten(builder.store, name, builder.store.read(name))
+    with pytest.raises(FilesGoneError, match=name):
+        Table(str(tmp_path), store=rewritten).alter(drop_feature="columnMapping")
+    assert DeltaLog(builder.store, ignore_warning).latest_version == builder.version
+    assert {path.name for path in tmp_path.rglob("*.parquet")} == {*builder.data}
 
 
 def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: Path) -> None:

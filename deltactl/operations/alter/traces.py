@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, join_reasons
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.options import NOTHING_TO_PURGE, OptimizeOptions
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING
 
@@ -62,12 +61,4 @@ def plan_rewrite(
     """
     from deltactl.operations.optimize.plan import plan_optimize
 
-    plan = plan_optimize(log, snapshot, options, now_ms, z_orders=ZOrderCommits())
-    left = {reason: n for reason, n in plan.left_alone.items() if reason != NOTHING_TO_PURGE}
-    if left:
-        raise SafetyError(
-            "files cannot be rewritten: "
-            + join_reasons([f"{count} {reason}" for reason, count in left.items()]),
-            hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
-        )
-    return plan
+    return plan_optimize(log, snapshot, options, now_ms, z_orders=ZOrderCommits())

@@ -221,13 +221,14 @@ class OptimizeRun:
         except DeltactlError as error:
             names = error.changed if isinstance(error, FilesGoneError) else ()
             changed = pa.array(names, pa.string())
-            is_changed = [pc.any(pc.is_in(it.removed["path"], changed)).as_py() for it in batch]
+            is_lost = [pc.any(pc.is_in(it.removed["path"], changed)).as_py() for it in batch]
+            if self.is_whole or not any(is_lost):
+                is_lost = [True] * len(batch)
             reasons = error.reasons if isinstance(error, ConflictError) else ()
-            for bin_, reason, is_lost in zip_longest(batch, reasons, is_changed):
-                if is_lost or not any(is_changed):
+            for bin_, reason, lost in zip_longest(batch, reasons, is_lost):
+                if lost:
                     self._lose(bin_, error, reason)
-            rest = [it for it, is_lost in zip(batch, is_changed, strict=True) if not is_lost]
-            self._commit(rest if any(is_changed) else [])
+            self._commit([it for it, lost in zip(batch, is_lost, strict=True) if not lost])
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)

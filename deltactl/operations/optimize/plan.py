@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, SafetyError, join_reasons
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -30,7 +30,7 @@ from deltactl.operations.optimize.exclusions import exclude_files
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout
 from deltactl.operations.optimize.layout.request import resolve_request
-from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.options import NOTHING_TO_PURGE, OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.optimize.undecoded import adapt_options
 from deltactl.operations.predicate.parse import parse_predicate
@@ -120,7 +120,8 @@ def plan_optimize(
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``where`` is not about partition columns.
-        SafetyError: the schema has no columns, or lacks a partition column.
+        SafetyError: the schema has no columns, or lacks a partition column; or a purge of old types
+            or names would leave files as they are.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     ensure_columns(snapshot, "rewrite files", unless_empty=True)
@@ -152,6 +153,9 @@ def plan_optimize(
         target_bytes=rule.target_bytes,
     )
     outputs = np.array([1] * len(bins) if layout is None else layout.files_after, np.int64)
+    left_alone = {reason: count for reason, count in candidates.left_alone.items() if count}
+    if options.purged != "deleted" and names is None:
+        _ensure_all_purged(left_alone)
     return OptimizePlan(
         version=snapshot.version,
         table_id=snapshot.metadata.id,
@@ -160,13 +164,22 @@ def plan_optimize(
         predicate=None if predicate is None else predicate.sql,
         files=_bin_files(candidates, bins),
         partitions=_summarise(candidates, bins, outputs),
-        left_alone={reason: count for reason, count in candidates.left_alone.items() if count},
+        left_alone=left_alone,
         considered_files=loaded.files.num_rows,
         considered_bytes=int(candidates.sizes.sum()),
         sizes_before=count_sizes(candidates.sizes, rule.min_bytes),
         sizes_after=count_sizes(_sizes_after(candidates.sizes, bins, outputs), rule.min_bytes),
         layout=layout,
     )
+
+
+def _ensure_all_purged(left_alone: Mapping[str, int]) -> None:
+    left = [f"{n} {reason}" for reason, n in left_alone.items() if reason != NOTHING_TO_PURGE]
+    if left:
+        raise SafetyError(
+            f"files cannot be rewritten: {join_reasons(left)}",
+            hint="Use Delta on Spark: ALTER TABLE DROP FEATURE.",
+        )
 
 
 def _choose_rule(snapshot: Snapshot, options: OptimizeOptions, table_bytes: int) -> PackingRule:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from deltactl.engine.base import CancelToken
-from deltactl.errors import ConflictError, DeltactlError, InterruptedRunError
+from deltactl.errors import ConflictError, DeltactlError, InterruptedRunError, SafetyError
+from deltactl.log.committers.committer import Permission
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
@@ -180,4 +182,22 @@ def test_a_run_can_be_stopped_between_two_commits() -> None:
         options = AlterOptions(drop_feature="vacuumProtocolCheck")
         run_on(store, alter_table, options, cancel=cancel)
     assert stopped.value.is_part_done
+    assert Table("x", store=builder.store).snapshot().version == 2
+
+
+def test_what_optimize_leaves_keeps_column_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer adds a column whose default the files lack, after the plan."""
+    builder = TableBuilder(fresh_store(), [Column("id")], mapping="name")
+    builder.append([{"id": 1}], [{"id": 3}])
+    default = Column("d", metadata={"EXISTS_DEFAULT": "1"})
+    original = DeltaLog.ensure_can_commit
+
+    def change_first(log: DeltaLog, *permission: Permission) -> None:
+        if builder.version == 1:
+            builder.change_metadata(columns=[*builder.columns, default])
+        original(log, *permission)
+
+    monkeypatch.setattr(DeltaLog, "ensure_can_commit", change_first)
+    with pytest.raises(SafetyError, match="2 lacks a column with EXISTS_DEFAULT"):
+        run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
     assert Table("x", store=builder.store).snapshot().version == 2
