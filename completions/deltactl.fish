@@ -356,6 +356,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from alter' -l set -r -d 'Set th
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l unset -r -d 'Remove this property'
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l add-feature -r -d 'Add this table feature to the protocol, without its properties'
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l drop-feature -r -d 'Drop this table feature, after all that uses it was removed; may not be combined'
+complete -c deltactl -n '__fish_seen_subcommand_from alter' -l truncate-history -d 'Before checkpointProtection is dropped, delete the history that it protects, if it is older than delta.dropFeatureTruncateHistory.retentionDuration (24 hours)'
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l yes -d 'Do not ask for confirmation'
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l dry-run -d 'Show what the command would do, and change nothing'
 complete -c deltactl -n '__fish_seen_subcommand_from alter' -l engine -r -a 'auto spark local' -d 'Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a cluster is configured or the input size is at least --spark-threshold, else in this process'

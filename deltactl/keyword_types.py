@@ -25,6 +25,7 @@ class AlterKeywords(TypedDict, total=False):
     unset: Sequence[str]
     add_feature: Sequence[str]
     drop_feature: str | None
+    truncate_history: bool
 
 
 class CheckKeywords(TypedDict, total=False):

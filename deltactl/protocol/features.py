@@ -140,11 +140,12 @@ V2_CHECKPOINT = Feature("v2Checkpoint", reader=True)
 CHECKPOINT_PROTECTION = Feature("checkpointProtection")
 CHECK_CONSTRAINTS = Feature("checkConstraints", legacy_writer=3)
 VACUUM_PROTOCOL_CHECK = Feature("vacuumProtocolCheck", reader=True)
+TYPE_WIDENING_PREVIEW = Feature("typeWidening-preview", reader=True)
 TYPE_WIDENING = Feature(
     "typeWidening",
     reader=True,
     switch="delta.enableTypeWidening",
-    also=("typeWidening-preview",),
+    also=(TYPE_WIDENING_PREVIEW.name,),
 )
 # A catalog decides the commits; ``DeltaLog`` refuses to do without it.
 CATALOG_MANAGED = tuple(
@@ -190,7 +191,7 @@ _ROWS = (
     ),
     Feature("timestampWithoutTimezone", reader=True),
     TYPE_WIDENING,
-    Feature("typeWidening-preview", reader=True),
+    TYPE_WIDENING_PREVIEW,
     IN_COMMIT_TIMESTAMP,
     Feature("inCommitTimestamp-preview", not_added=_UNKNOWN),
     V2_CHECKPOINT,

@@ -19,6 +19,7 @@ DEFAULT_RETENTION_MS = 7 * DAY_MS
 DEFAULT_LOG_RETENTION_MS = 30 * DAY_MS
 
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
+TRUNCATION_RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
 
 ROW_TRACKING_COLUMN_KEYS = (
     "delta.rowTracking.materializedRowIdColumnName",
@@ -202,6 +203,16 @@ class TableProperties:
         """
         value = self.text("delta.logRetentionDuration")
         return DEFAULT_LOG_RETENTION_MS if value is None else parse_duration(value)
+
+    @property
+    def truncation_retention_ms(self) -> int:
+        """``delta.dropFeatureTruncateHistory.retentionDuration``: what TRUNCATE HISTORY keeps.
+
+        Raises:
+            UsageError: the value is not valid.
+        """
+        value = self.text(TRUNCATION_RETENTION)
+        return DAY_MS if value is None else parse_duration(value)
 
     @property
     def txn_retention_ms(self) -> int | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from deltactl import Table
+from deltactl.errors import SafetyError
 from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import count_with_delta_rs, rows_with_delta_rs, rows_with_duckdb
 from tests.support.delta_spark import SHARED_SESSION
@@ -108,6 +111,34 @@ class TestWithSpark:
         with pytest.raises(Exception, match="DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"):
             delta_spark.sql(f"ALTER TABLE {where} DROP FEATURE {name}")
         assert Table(str(tmp_path / "t")).check().is_sound
+
+    def test_history_is_truncated_as_spark_does(
+        self, delta_spark: SparkSession, tmp_path: Path
+    ) -> None:
+        drop(tmp_path / "ours", "vacuumProtocolCheck")
+        shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+        ours, theirs = Table(str(tmp_path / "ours")), Table(str(tmp_path / "theirs"))
+        statement = f"ALTER TABLE delta.`{tmp_path / 'theirs'}` DROP FEATURE checkpointProtection"
+        with pytest.raises(Exception, match="CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION"):
+            delta_spark.sql(statement)
+        with pytest.raises(Exception, match="PROTECTION_WAIT_FOR_RETENTION_PERIOD"):
+            delta_spark.sql(f"{statement} TRUNCATE HISTORY")
+        with pytest.raises(SafetyError, match="cannot be dropped"):
+            ours.alter(drop_feature="checkpointProtection", truncate_history=True)
+        for path in tmp_path.glob("*/_delta_log/*"):
+            times = path.stat()
+            os.utime(path, (times.st_atime, times.st_mtime - 25 * 3600))
+        ours.alter(drop_feature="checkpointProtection", truncate_history=True)
+        delta_spark.sql(f"{statement} TRUNCATE HISTORY")
+        states = [table.snapshot() for table in (ours, theirs)]
+        for about in states:
+            assert about.metadata.configuration == {}
+            assert (about.protocol.min_reader_version, about.protocol.min_writer_version) == (1, 2)
+        # Spark keeps only what follows the checkpoint that its first try wrote.
+        kept = [len(list_operations(tmp_path / name)) for name in ("ours", "theirs")]
+        assert kept == [2, 3]
+        rows = delta_spark.table(f"delta.`{tmp_path / 'ours'}`").collect()
+        assert by_id(rows) == by_id(read_with_us(tmp_path / "theirs")) == ROWS
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

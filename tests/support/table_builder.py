@@ -480,7 +480,8 @@ class TableBuilder:
 
 
 READER_FEATURES = frozenset({
-    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
+    "v2Checkpoint",
     "vacuumProtocolCheck", "variantType", "variantShredding", "catalogManaged", "notYetInvented",
     "geospatial", "geospatial-dev", "timestampNanos",
 })  # fmt: skip

@@ -39,7 +39,11 @@ from deltactl.protocol.features import (
     has_feature,
 )
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
-from deltactl.protocol.properties import PROTECTED_BEFORE, ensure_valid_property
+from deltactl.protocol.properties import (
+    PROTECTED_BEFORE,
+    TRUNCATION_RETENTION,
+    ensure_valid_property,
+)
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
 
@@ -104,11 +108,13 @@ def plan_cleanup(
     *,
     up_to: int | None = None,
     planned: int | None = None,
+    truncates: bool = False,
 ) -> CleanupPlan:
     """Decide which log files may be deleted.
 
     If ``up_to`` is given, only log files before the checkpoint of this version are deleted.
-    ``planned`` is a version that will have a checkpoint before the cleanup.
+    ``planned`` is a version that will have a checkpoint before the cleanup. ``truncates``: the
+    retention is that of TRUNCATE HISTORY, and the cutoff no midnight.
 
     Raises:
         SafetyError: ``up_to`` is inside the retention, or has no valid checkpoint; or checkpoint
@@ -121,7 +127,7 @@ def plan_cleanup(
     yesterday = _floor_day(now_ms) - DAY_MS
     directories = store.directories
     abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
-    cutoff = _floor_day(now_ms - _log_retention_ms(snapshot))
+    cutoff = _find_cutoff(snapshot, now_ms, truncates=truncates)
     times = file_times(listing, listing.commits)
     boundary = _find_boundary(snapshot, listing, times, cutoff)
     if up_to is not None:
@@ -182,9 +188,12 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
     return {}
 
 
-def _log_retention_ms(snapshot: Snapshot) -> int:
-    with ensure_valid_property("delta.logRetentionDuration", NO_HISTORY_IS_DELETED):
-        return snapshot.properties.log_retention_ms
+def _find_cutoff(snapshot: Snapshot, now_ms: int, *, truncates: bool) -> int:
+    key = TRUNCATION_RETENTION if truncates else "delta.logRetentionDuration"
+    with ensure_valid_property(key, NO_HISTORY_IS_DELETED):
+        if truncates:
+            return now_ms - snapshot.properties.truncation_retention_ms
+        return _floor_day(now_ms - snapshot.properties.log_retention_ms)
 
 
 def _floor_day(time_ms: int) -> int:

@@ -18,6 +18,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.steps import (
     AlterPlan,
     Step,
@@ -33,12 +34,14 @@ from deltactl.operations.alter.traces import (
     list_unmarked_vectors,
     plan_rewrite,
 )
+from deltactl.operations.alter.truncation import end_of_history, plan_truncation
 from deltactl.operations.optimize.options import (
     REMOVE_MAPPING,
     OptimizeOptions,
     PurgeNames,
     PurgeTypes,
 )
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, remove_field_metadata, without_mapping
 from deltactl.protocol.features import (
@@ -52,6 +55,7 @@ from deltactl.protocol.features import (
     REGISTRY,
     ROW_TRACKING,
     TYPE_WIDENING,
+    TYPE_WIDENING_PREVIEW,
     V2_CHECKPOINT,
     VACUUM_PROTOCOL_CHECK,
     Feature,
@@ -61,7 +65,6 @@ from deltactl.protocol.features import (
 from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, StructType, encode_schema
 from deltactl.suggest import with_suggestion
-from deltactl.units import DAY_MS, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.plan import OptimizePlan
@@ -85,6 +88,7 @@ TURNED_OFF: Final[Mapping[str, Changes]] = {
     MATERIALIZE_PARTITION_COLUMNS.name: {"delta.enableMaterializePartitionColumnsFeature": None},
     ROW_TRACKING.name: {_ROW_IDS: "false", _SUSPENDED: "true"},
     TYPE_WIDENING.name: {"delta.enableTypeWidening": None},
+    TYPE_WIDENING_PREVIEW.name: {"delta.enableTypeWidening": None},
     V2_CHECKPOINT.name: {"delta.checkpointPolicy": None},
     VACUUM_PROTOCOL_CHECK.name: {},
 }
@@ -104,7 +108,9 @@ _LOST: Final[Mapping[str, str]] = {
 }
 
 
-def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> AlterPlan:
+def plan_drop(
+    log: DeltaLog, snapshot: Snapshot, options: AlterOptions, context: RunContext
+) -> AlterPlan:
     """Return the steps; none if the table does not have the feature.
 
     Raises:
@@ -112,18 +118,23 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         UnsupportedFeatureError: the feature cannot be dropped, or not by deltactl.
         SafetyError: something still needs the feature.
     """
+    name, now_ms = options.drop_feature or "", context.clock.now_ms()
     if name not in REGISTRY:
         raise UsageError(with_suggestion(f"the feature {name!r} is not known", name, REGISTRY))
     before, has, row = snapshot.metadata, list_features(snapshot.protocol), REGISTRY[name]
     plan = AlterPlan(snapshot.version, before.id)
     if name not in has:
         return plan
-    _ensure_droppable(log, snapshot, row)
+    _ensure_droppable(snapshot, row)
     prepared = _change(before, TURNED_OFF[name])
     bare = _without_traces(prepared, row)
     final = _change(bare, _REMOVED.get(name, {}))
     protects = {CHECKPOINT_PROTECTION.name} if row.reader else set()
+    truncation = []
+    if row is CHECKPOINT_PROTECTION:
+        truncation = plan_truncation(log, snapshot, context, truncates=options.truncate_history)
     steps = [
+        *truncation,
         *([property_step(prepared, _changed(before, prepared))] if prepared != before else []),
         *_plan_files(snapshot, row),
         *_plan_rewrite(log, snapshot, row, bare, now_ms),
@@ -132,7 +143,7 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         Step(
             StepKind.STATE,
             "DROP FEATURE",
-            {"featureName": name, "truncateHistory": False},
+            {"featureName": name, "truncateHistory": options.truncate_history},
             metadata=final,
             protocol=protocol_of(has - {name} | protects),
             domains=_removed(snapshot, ROW_TRACKING_DOMAIN) if row is ROW_TRACKING else (),
@@ -141,6 +152,7 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         ),
     ]
     lost = [f"engines without {it} can no longer write to the table" for it in protects - has]
+    deleted = ["the versions that it protects can no longer be read"] if truncation else []
     return replace(
         plan,
         properties={
@@ -150,8 +162,8 @@ def plan_drop(log: DeltaLog, snapshot: Snapshot, name: str, now_ms: int) -> Alte
         added=tuple(protects - has),
         dropped=(name,),
         steps=tuple(steps),
-        risks=(*([_LOST[name]] if name in _LOST else []), *lost),
-        protected_until_ms=_end_of_history(snapshot, now_ms) if protects else None,
+        risks=(*([_LOST[name]] if name in _LOST else []), *lost, *deleted),
+        protected_until_ms=end_of_history(snapshot, now_ms) if protects else None,
     )
 
 
@@ -179,7 +191,8 @@ def _without_traces(metadata: Metadata, row: Feature) -> Metadata:
     schema = metadata.schema_string
     if row is COLUMN_MAPPING and metadata.column_mapping_mode != "none":
         return without_mapping(metadata)
-    if row is TYPE_WIDENING and schema is not None and TYPE_CHANGES_KEY in schema:
+    widens = row in (TYPE_WIDENING, TYPE_WIDENING_PREVIEW)
+    if widens and schema is not None and TYPE_CHANGES_KEY in schema:
         schema = remove_field_metadata(schema, {TYPE_CHANGES_KEY})
     return replace(metadata, schema_string=schema)
 
@@ -244,7 +257,7 @@ def _removed(snapshot: Snapshot, *names: str) -> tuple[DomainMetadata, ...]:
     return tuple(replace(found[name], removed=True) for name in names or found if name in found)
 
 
-def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
+def _ensure_droppable(snapshot: Snapshot, row: Feature) -> None:
     name, before = row.name, snapshot.metadata
     if name not in TURNED_OFF:
         raise UnsupportedFeatureError(
@@ -265,29 +278,3 @@ def _ensure_droppable(log: DeltaLog, snapshot: Snapshot, row: Feature) -> None:
             f"the feature {name} cannot be dropped: the table has {', '.join(constraints)}",
             hint="Unset them first.",
         )
-    if row is CHECKPOINT_PROTECTION:
-        _ensure_truncated(log, snapshot)
-
-
-def _ensure_truncated(log: DeltaLog, snapshot: Snapshot) -> None:
-    """Refuse to drop the protection while the log has versions that it protects."""
-    version = snapshot.properties.protected_before_version
-    kept = [*log.commit_files, *(checkpoint.version for checkpoint in log.checkpoints)]
-    if min(kept) >= version:
-        return
-    until = "its retention"
-    if version in log.commit_files:
-        written_ms = log.commit_files[version].modified_ms
-        until = format_timestamp(_end_of_history(snapshot, written_ms))
-    raise SafetyError(
-        f"the feature {CHECKPOINT_PROTECTION.name} cannot be dropped: it protects the versions "
-        f"before {version}, and the log has version {min(kept)}",
-        hint=f"Wait until {until} (delta.logRetentionDuration). Then run `deltactl checkpoint "
-        "TABLE --cleanup`, and rerun.",
-    )
-
-
-def _end_of_history(snapshot: Snapshot, written_ms: int) -> int:
-    """Return from when a log cleanup removes what is older than a commit: from midnight on."""
-    expired_ms = written_ms + snapshot.properties.log_retention_ms
-    return -(-expired_ms // DAY_MS) * DAY_MS

@@ -8,6 +8,7 @@ from deltactl.errors import UsageError
 from deltactl.option_fields import Pairs, ensure_declared, selection_option
 from deltactl.option_names import option
 from deltactl.protocol.actions import CONVERTED
+from deltactl.protocol.features import CHECKPOINT_PROTECTION
 from deltactl.protocol.property_rules import parse_properties
 
 
@@ -39,6 +40,11 @@ class AlterOptions:
         metavar="NAME",
         is_basic=True,
     )
+    truncate_history: bool = selection_option(
+        False,
+        "Before checkpointProtection is dropped, delete the history that it protects, if it is "
+        "older than delta.dropFeatureTruncateHistory.retentionDuration (24 hours)",
+    )
 
     def __post_init__(self) -> None:
         ensure_declared(self)
@@ -53,6 +59,12 @@ class AlterOptions:
                 "nothing to alter",
                 hint=f"Give {option('properties')}, {option('unset')}, {option('add_feature')} or "
                 f"{option('drop_feature')}.",
+            )
+        if self.truncate_history and self.drop_feature != CHECKPOINT_PROTECTION.name:
+            name = CHECKPOINT_PROTECTION.name
+            raise UsageError(
+                f"{option('truncate_history')} is only for the feature {name}",
+                hint=f"Drop the other feature without it, and a day later {name} with it.",
             )
         both = {key.lower() for key in parse_properties(self.properties)}
         for key in (*self.properties, *self.unset):

@@ -35,6 +35,7 @@ from deltactl.operations.alter.traces import (
     list_unmarked_vectors,
     plan_rewrite,
 )
+from deltactl.operations.alter.truncation import plan_truncation, truncate_history
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -90,8 +91,7 @@ def _make_plan(
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:
-        now_ms = context.clock.now_ms()
-        return snapshot, plan_drop(log, snapshot, options.drop_feature, now_ms)
+        return snapshot, plan_drop(log, snapshot, options, context)
     return snapshot, plan_alter(snapshot, options, context.clock.new_id())
 
 
@@ -119,6 +119,8 @@ class _Run:
                 self._mark_vectors(step)
             case StepKind.BACKFILL | StepKind.UNBACKFILL:
                 self._add_again(step)
+            case StepKind.TRUNCATE:
+                self._truncate()
 
     def _interrupted(self, step: Step) -> InterruptedRunError:
         return InterruptedRunError(
@@ -173,6 +175,12 @@ class _Run:
                 "another writer added files with old types during the run",
                 hint="Rerun: what is left is then done.",
             )
+
+    def _truncate(self) -> None:
+        truncate_history(self._log, self._context)
+        self._log.update()
+        snapshot = self._log.snapshot(self._version)
+        plan_truncation(self._log, snapshot, self._context, truncates=False)
 
     def _mark_vectors(self, step: Step) -> None:
         files = list_unmarked_vectors(self._log.snapshot(self._version))

@@ -25,13 +25,15 @@ class StepKind(Enum):
     UNBACKFILL = "remove the row ids of files"
     PURGE = "rewrite files with what is dropped"
     TOMBSTONES = "mark the files of deletion vectors as removed"
+    TRUNCATE = "delete the history that checkpoint protection protects; no commit"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One or more commits with an operation of Delta on Spark.
 
-    ``num_files``: that it changes; ``num_bytes``: that it rewrites; ``rewrite``: how. The rest is
+    ``num_files``: that it changes or deletes; ``num_bytes``: that it rewrites or deletes;
+    ``rewrite``: how. The rest is
     about the commit of a state: what it changes; ``needs_row_ids``: each file must have row ids;
     ``drops``: no file may use this feature; ``writes_checkpoint``: a checkpoint follows.
     """

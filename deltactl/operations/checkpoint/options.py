@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.compat import Compat
@@ -79,6 +79,7 @@ class CheckpointOptions:
         False, "Delete log files as --cleanup does, but write no checkpoint"
     )
     if_enabled: bool = False
+    truncates: ClassVar[bool] = False
     compact_log: Annotated[bool | tuple[int, int], to_range] = execution_option(
         False,
         "Also write one compacted log file, of the commits FROM to TO. Without a range: of the "
@@ -105,3 +106,10 @@ class CheckpointOptions:
                 f"{option('compact_log')} or {option('kind')}, because {option('cleanup_only')} "
                 "writes no checkpoint"
             )
+
+
+class TruncationOptions(CheckpointOptions):
+    """Options of a cleanup with the retention of TRUNCATE HISTORY, which is shorter."""
+
+    __slots__ = ()
+    truncates: ClassVar[bool] = True

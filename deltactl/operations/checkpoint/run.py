@@ -243,7 +243,8 @@ class _Job:
         for warning in cleanup.warnings:
             self._context.warn(warning)
         if confirm is None:
-            if proven_ms < now_ms and not self._options.if_enabled:
+            unproven = proven_ms < now_ms
+            if unproven and not (self._options.if_enabled or self._options.truncates):
                 self._warn_of_kept(self._plan_cleanup(plan, now_ms), cleanup)
             return cleanup
         if proven_ms < now_ms and not self._is_proven(plan, cleanup, proven_ms):
@@ -316,6 +317,7 @@ class _Job:
             now_ms,
             up_to=self._options.version,
             planned=None if plan.is_empty else plan.version,
+            truncates=self._options.truncates,
         )
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,14 @@ def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
     assert cli(*words).out.startswith("Nothing to alter")
     ran = cli("alter", "new", "--drop-feature", "checkpointProtection")
     assert (ran.code, "Wait until" in ran.err) == (6, True)
+    for path in (tmp_path / "new/_delta_log").iterdir():
+        times = path.stat()
+        os.utime(path, (times.st_atime, times.st_mtime - 25 * 3600))
+    truncates = ("alter", "new", "--drop-feature", "checkpointProtection", "--truncate-history")
+    assert "TRUNCATE HISTORY (7 files, " in cli(*truncates, "--dry-run").out
+    assert cli(*truncates).code == 6
+    assert cli(*truncates, "--yes").code == 0
+    assert cli(*truncates).out.startswith("Nothing to alter")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +100,7 @@ def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
     [
         ((), "--set, --unset, --add-feature or --drop-feature"),
         (("--drop-feature", "v2Checkpoint", "--set", "a=1"), "--drop-feature cannot be combined"),
+        (("--drop-feature", "v2Checkpoint", "--truncate-history"), "only for the feature"),
         (("--set", "a"), "KEY=VALUE"),
         (("--set", "delta.logRetentionDuration=30"), '"30d" for days'),
         (("--set", "delta.logRetention=30d"), "Did you mean 'delta.logRetentionDuration'?"),

@@ -13,13 +13,28 @@ import pytest
 
 from deltactl.errors import ConflictError, SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.report import AlterReport
+from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from deltactl.units import HOUR_MS
 from tests.operations.alter.test_properties import actions, alter
+from tests.support.checkpoints import memory_of
+from tests.support.clock import FixedClock
+from tests.support.damage import edit_parquet
 from tests.support.restores import restore
+from tests.support.run import run_on
 from tests.support.stores import fresh_store
-from tests.support.table_builder import Column, TableBuilder, array_of, commit_path, struct_of
+from tests.support.table_builder import (
+    START_MS,
+    Column,
+    TableBuilder,
+    array_of,
+    commit_path,
+    struct_of,
+)
 
 PHYSICAL = "delta.columnMapping.physicalName"
 TYPE_CHANGES = "delta.typeChanges"
@@ -269,9 +284,9 @@ def test_names_that_files_cannot_have_are_refused(
     assert Table("x", store=builder.store).snapshot().version == 0
 
 
-def widened_table(store: Store, **options: Any) -> TableBuilder:
+def widened_table(store: Store, name: str = "typeWidening", **options: Any) -> TableBuilder:
     """A table of four files: one without the columns, two with old types, one with new ones."""
-    features = ["typeWidening", *options.pop("features", ())]
+    features = [name, *options.pop("features", ())]
     properties = {"delta.enableTypeWidening": "true"}
     builder = TableBuilder(
         store, [Column("k")], features=features, properties=properties, **options
@@ -291,18 +306,21 @@ def widened_table(store: Store, **options: Any) -> TableBuilder:
     return builder
 
 
-@pytest.mark.parametrize("mapping", ["none", "name", "id"])
-def test_files_with_earlier_types_are_rewritten(mapping: str) -> None:
-    builder = widened_table(fresh_store(), mapping=mapping)
+@pytest.mark.parametrize(
+    ("mapping", "name"),
+    [("none", "typeWidening-preview"), ("name", "typeWidening"), ("id", "typeWidening")],
+)
+def test_files_with_earlier_types_are_rewritten(mapping: str, name: str) -> None:
+    builder = widened_table(fresh_store(), name, mapping=mapping)
     table = Table("x", store=builder.store)
     before = table.scan().read_all().sort_by("k").to_pylist()
     files = table.snapshot().files["path"].to_pylist()
-    planned = table.alter(drop_feature="typeWidening", dry_run=True).plan.steps[1]
+    planned = table.alter(drop_feature=name, dry_run=True).plan.steps[1]
     expected = 3 if mapping == "id" else 2  # by id, a column may have any name
     assert (planned.operation, planned.num_files) == ("REORG", expected)
     assert planned.num_bytes > 0
     operations = ["UNSET TBLPROPERTIES", "REORG", "DROP FEATURE", *BARRIERS, "DROP FEATURE"]
-    assert drop(builder, "typeWidening") == operations
+    assert drop(builder, name) == operations
     snapshot = table.snapshot()
     assert len({*files} & {*snapshot.files["path"].to_pylist()}) == 4 - expected
     assert TYPE_CHANGES not in (snapshot.metadata.schema_string or "")
@@ -310,7 +328,7 @@ def test_files_with_earlier_types_are_rewritten(mapping: str) -> None:
     assert reorg["add"]["dataChange"] is reorg["remove"]["dataChange"] is False
     assert table.scan().read_all().sort_by("k").to_pylist() == before
     assert table.check(depth="data").is_sound
-    assert "typeWidening" not in features(builder.store)
+    assert name not in features(builder.store)
 
 
 def test_a_file_that_optimize_leaves_is_refused() -> None:
@@ -335,6 +353,42 @@ def test_protection_is_dropped_when_the_log_was_truncated() -> None:
     assert drop(builder, "checkpointProtection") == ["DROP FEATURE"]
     snapshot = Table("x", store=builder.store).snapshot()
     assert (features(builder.store), snapshot.metadata.configuration) == (set(), {})
+
+
+def drop_protection(builder: TableBuilder, hours: float, **options: Any) -> AlterReport:
+    chosen = AlterOptions(drop_feature="checkpointProtection", truncate_history=True)
+    clock = FixedClock(START_MS + int(hours * HOUR_MS))
+    return run_on(builder.store, alter_table, chosen, clock=clock, **options)
+
+
+def test_protection_is_dropped_with_its_history() -> None:
+    builder = new_table("vacuumProtocolCheck")
+    drop(builder, "vacuumProtocolCheck")
+    with pytest.raises(SafetyError, match="before 5, and the log has version 0") as refused:
+        drop_protection(builder, 1)
+    assert "2023-11-15T22:1" in (refused.value.hint or "")
+    with pytest.raises(SafetyError, match="before 5"):  # the store's clock is not that late
+        drop_protection(builder, 49)
+    memory_of(builder).advance(25 * HOUR_MS)
+    alter(builder.store, properties={"a": "1"})
+    plan = drop_protection(builder, 26, dry_run=True).plan
+    assert (plan.steps[0].operation, plan.steps[0].num_files) == ("TRUNCATE HISTORY", 8)
+    assert plan.risks and min(DeltaLog(builder.store, pytest.fail).commit_files) == 0
+    base = "_delta_log/00000000000000000005.checkpoint.parquet"
+    sound = builder.store.read(base)
+    edit_parquet(builder.store, base, lambda rows: rows[:-1])
+    with pytest.raises(SafetyError, match="disagrees with the older log files"):
+        drop_protection(builder, 26)
+    builder.store.put(base, sound)
+    memory_of(builder).set_modified(base, START_MS)
+    drop_protection(builder, 26)
+    log = DeltaLog(builder.store, pytest.fail)
+    assert (min(log.commit_files), checkpoints(builder.store)) == (5, [5])
+    assert (features(builder.store), ids(builder.store)) == (set(), [1, 2, 3])
+    described = actions(builder.store, 7)["commitInfo"]
+    assert described["operationParameters"]["truncateHistory"] is True
+    with pytest.raises(UsageError, match="only for the feature checkpointProtection"):
+        AlterOptions(drop_feature="deletionVectors", truncate_history=True)
 
 
 @pytest.mark.parametrize(

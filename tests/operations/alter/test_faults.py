@@ -11,6 +11,7 @@ from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.table import Table
+from deltactl.units import HOUR_MS
 from tests.support.clock import FixedClock
 from tests.support.run import run_on
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, fault_points
@@ -26,11 +27,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "deletionVectors": {"drop_feature": "deletionVectors"},
     "typeWidening": {"drop_feature": "typeWidening"},
     "columnMapping": {"drop_feature": "columnMapping"},
+    "checkpointProtection": {"drop_feature": "checkpointProtection", "truncate_history": True},
 }
 
 
 def alter(store: Any, changes: dict[str, Any]) -> None:
-    clock = FixedClock(START_MS + 60_000)  # equal states have equal bytes
+    clock = FixedClock(START_MS + 26 * HOUR_MS)  # equal states have equal bytes
     run_on(store, alter_table, AlterOptions(**changes), clock=clock)
 
 
@@ -42,6 +44,7 @@ def alter(store: Any, changes: dict[str, Any]) -> None:
         "row ids",
         "timestamps",
         "rowTracking",
+        "checkpointProtection",
         pytest.param("deletionVectors", marks=SLOW),
         pytest.param("typeWidening", marks=SLOW),
         pytest.param("columnMapping", marks=SLOW),
@@ -57,7 +60,7 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
         store,
         [Column("id", "integer")],
         features=features,
-        properties={"a": "1"},
+        properties={"a": "1", "delta.requireCheckpointProtectionBeforeVersion": "1"},
         mapping="name" if dropped == "columnMapping" else "none",
     )
     path, _ = builder.append([{"id": 0}, {"id": 1}, {"id": 2}], [{"id": 3}])
@@ -68,6 +71,12 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
         metadata = {"delta.typeChanges": changes_of_id}
         builder.change_metadata(columns=[Column("id", "long", metadata=metadata)])
         builder.append([{"id": 1 << 40}])
+    old: list[str] = []
+    if dropped == "checkpointProtection":
+        builder.checkpoint(1)
+        old = sorted(store.contents())
+        builder.commit()
+        store.advance(25 * HOUR_MS)
     rows = [row["id"] for row in builder.rows()]
     before = store.contents()
     counted = FaultyStore(store)
@@ -75,6 +84,8 @@ def test_the_next_run_makes_the_rest(name: str, kind: Any, when: Any) -> None:
     states = set[Any]()
     for at in fault_points(counted.calls, when, kind):
         store.restore(before)
+        for late_ms, file in enumerate(old):
+            store.set_modified(file, START_MS + late_ms)
         try:
             alter(FaultyStore(store, Fault(at, kind, when)), changes)
         except (Crash, DeltactlError) as error:
