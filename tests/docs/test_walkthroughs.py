@@ -65,10 +65,12 @@ def test_the_command_of_the_walkthrough_works(
 def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
     service, row, line = steps("Add a store")
     load(service, monkeypatch, "deltactl.storage.objects.ram")
-    ((name, provider),) = evaluate_items(row, vars(providers)).items()
-    monkeypatch.setitem(providers.PROVIDERS, name, provider)
-    monkeypatch.setitem(open_module.OPENERS, name, open_module._open_remote)
-    (make,) = evaluate_items(line, {**vars(test_conformance), "open_store": open_store}).values()
+    provider = evaluate(row, vars(providers))
+    for scheme in provider.schemes:
+        monkeypatch.setitem(providers.PROVIDERS, scheme, provider)
+        monkeypatch.setitem(open_module.OPENERS, scheme, open_module._open_remote)
+    stores = f"{{{line.text}}}"
+    (make,) = eval(stores, {**vars(test_conformance), "open_store": open_store}).values()
     return cast("Callable[[Path], Store]", make)
 
 
@@ -77,11 +79,6 @@ def test_the_store_of_the_walkthrough_passes_the_conformance_suite(
     promise: Callable[[Store], None], new_store: Callable[[Path], Store], tmp_path: Path
 ) -> None:
     promise(new_store(tmp_path))
-
-
-def evaluate_items(code: Block, names: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = eval(f"{{{code.text}}}", dict(names))
-    return found
 
 
 def test_the_feature_of_the_walkthrough_works(monkeypatch: pytest.MonkeyPatch) -> None:
