@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from deltactl.errors import StorageError, Warn
+from deltactl.errors import ObjectNotFoundError, StorageError, Warn
 from deltactl.log.listing import list_log
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
@@ -33,9 +33,10 @@ def read_hint(store: Store, warn: Warn) -> int | None:
     """
     try:
         data = store.read(HINT_NAME)
+    except ObjectNotFoundError:
+        return None
     except StorageError as error:
-        if error.code != "OBJECT_NOT_FOUND":
-            warn(f"{HINT_NAME} cannot be read ({error.message}), so the whole log is listed")
+        warn(f"{HINT_NAME} cannot be read ({error.message}), so the whole log is listed")
         return None
     return parse_hint(data, warn)
 

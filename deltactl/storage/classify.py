@@ -29,7 +29,7 @@ from deltactl.errors import (
     UnsupportedByStoreError,
 )
 
-Kind = tuple[type[StorageError], str | None]
+ErrorKind = tuple[type[StorageError], str | None]
 """A class of errors, and a hint if the class alone does not decide what helps."""
 
 _Class = type[StorageError]
@@ -65,7 +65,7 @@ _HINTS: Final[Mapping[str, str]] = {
 _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
     getattr(errno, name): hint for name, hint in _HINTS.items() if hasattr(errno, name)
 }
-_TYPES: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
+_TYPES: Final[Sequence[tuple[tuple[type[Exception], ...], ErrorKind]]] = (
     ((gaierror, ConnectionRefusedError), (UnreachableError, None)),
     ((FileNotFoundError,), (ObjectNotFoundError, None)),
     ((FileExistsError,), (ObjectExistsError, None)),
@@ -110,7 +110,7 @@ _CLASSES: Final[Mapping[_Class, Set[str]]] = {
 }  # fmt: skip
 _REGION_HINT: Final = "Set AWS_REGION or the storage option region to the bucket's region."
 # Error codes of services that are more exact than the HTTP status.
-_CODES: Final[Mapping[Kind, Set[str]]] = {
+_CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     (BucketNotFoundError, None): {"ContainerNotFound", "NoSuchBucket"},
     (AccessDeniedError, None): {
         "AccessDenied", "AccessDeniedException", "AuthorizationFailure",
@@ -142,7 +142,7 @@ _CODES: Final[Mapping[Kind, Set[str]]] = {
 }  # fmt: skip
 _BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
 # Some libraries have no classes or codes for these errors.
-_PHRASES: Final[Mapping[str, Kind]] = {
+_PHRASES: Final[Mapping[str, ErrorKind]] = {
     "Forbidden:": (AccessDeniedError, None),
     "Anonymous caller": (CredentialsMissingError, None),
     "Provided token is either not valid": (CredentialsRefusedError, None),
@@ -171,7 +171,7 @@ _REFUSED_BY_ENTRA: Final = re.compile(r"AADSTS\d+")
 _MAX_CAUSES: Final = 8  # an error can be its own cause, so the chain may have no end
 
 
-def classify(error: Exception) -> Kind:
+def classify(error: Exception) -> ErrorKind:
     """Return the class of an error.
 
     Raises:
@@ -185,7 +185,7 @@ def classify(error: Exception) -> Kind:
     return kind, hint
 
 
-def _classify(error: Exception) -> Kind:
+def _classify(error: Exception) -> ErrorKind:
     causes = list(_chain(error))
     # An OSError can have an error of the service as its cause, with the same meaning.
     code = next((code for code in map(service_code, causes) if code in _BY_CODE), None)
@@ -219,7 +219,7 @@ def _look_closer(kind: _Class, error: Exception) -> _Class:
     return UnreachableError if _NO_CONNECTION.search(words) else kind
 
 
-def _classify_number(number: int) -> Kind:
+def _classify_number(number: int) -> ErrorKind:
     if number in _UNREACHABLE:
         return UnreachableError, None
     if number in _TRANSIENT:

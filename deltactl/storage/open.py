@@ -93,7 +93,7 @@ def _open_objects(
     try:
         # The packages of clouds take 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
-        from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
+        from deltactl.storage.objects.put_probe import PutIfAbsentGuard
         from deltactl.storage.objects.store import ObjectStore
 
         service = find_service(provider, address, options)

@@ -29,7 +29,7 @@ _AMBIGUOUS: Final = r"[^A-Za-z0-9_.=/\-]|^/|//|(?:^|/)\.\.?(?:/|$)"
 _EMPTY: Final = np.zeros(0, "S16")
 
 
-def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
+def names_below_root(uri: str, files: pa.Table) -> pa.ChunkedArray:
     """Return the decoded names, one for all texts of a file; relative to the table's root if below.
 
     ``files`` are rows with ``path`` and ``encoded_path``.
@@ -126,14 +126,14 @@ class PathTextIndex:
         """Return the files whose names have these hashes, with a column ``name``."""
         mask = pa.array(self.mask(files, hashes))
         chosen = files.filter(mask)
-        return chosen.append_column("name", file_names(self.uri, chosen))
+        return chosen.append_column("name", names_below_root(self.uri, chosen))
 
     def mask(self, files: pa.Table, hashes: WideHashes) -> Flags:
         """Return which files have names with these hashes."""
-        return np.isin(wide_hash_names(file_names(self.uri, files)), hashes)
+        return np.isin(wide_hash_names(names_below_root(self.uri, files)), hashes)
 
     def _hash(self, files: pa.Table) -> tuple[WideHashes, WideHashes]:
-        names = file_names(self.uri, files)
+        names = names_below_root(self.uri, files)
         hashes = wide_hash_names(names)
         is_other = _to_mask(pc.not_equal(names, files["encoded_path"]))
         if not is_other.any():

@@ -222,7 +222,7 @@ class S3Service(ObjectService):
             if before.size_bytes > MAX_COPY_BYTES:
                 self._copy_by_parts(key, target, before)
                 return self.facts_of_copy(target)
-            answer = self._copy_object(key, target, before.version)
+            answer = self._copy_object(key, target, CopySourceIfMatch=before.version)
         except (PermissionError, NotImplementedError) as error:
             raise CannotCopyError(str(error)) from error
         except OSError as error:
@@ -236,7 +236,7 @@ class S3Service(ObjectService):
         same = after.checksums and after.checksums == before.checksums
         return after if same else self.facts_of_copy(target)
 
-    def _copy_object(self, key: str, target: str, etag: str) -> Mapping[str, Any]:
+    def _copy_object(self, key: str, target: str, **condition: str) -> Mapping[str, Any]:
         bucket, _, name = key.partition("/")
         new_bucket, _, new_name = target.partition("/")
         answer: Mapping[str, Any] = self.call(
@@ -244,7 +244,7 @@ class S3Service(ObjectService):
             Bucket=new_bucket,
             Key=new_name,
             CopySource={"Bucket": bucket, "Key": name},
-            CopySourceIfMatch=etag,
+            **condition,
         )
         return answer
 
@@ -309,10 +309,7 @@ class S3Service(ObjectService):
         if before.size_bytes > MAX_COPY_BYTES:
             self._copy_by_parts(key, target, before)
             return
-        bucket, _, name = key.partition("/")
-        new_bucket, _, new_name = target.partition("/")
-        source = {"Bucket": bucket, "Key": name}
-        self.call("copy_object", Bucket=new_bucket, Key=new_name, CopySource=source)
+        self._copy_object(key, target)
 
     def call(self, operation: str, **request: Any) -> Any:
         """Send a request that may be sent twice."""

@@ -20,7 +20,7 @@ from deltactl.storage.objects.copies import ListedCopies
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.listing import ObjectListing, file_info
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
+from deltactl.storage.objects.put_probe import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.whole_copies import WholeCopies

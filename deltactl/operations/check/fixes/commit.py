@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ConflictError
-from deltactl.log.audit.path_texts import file_names
+from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -103,9 +103,9 @@ class FileCommit:
         is_change = pc.fill_null(concurrent.removes["data_change"], True)
         if self.needs_rows and pc.any(is_change).as_py():
             return True
-        ours = file_names(self.uri, self.removed).combine_chunks()
+        ours = names_below_root(self.uri, self.removed).combine_chunks()
         return any(
-            pc.any(pc.is_in(file_names(self.uri, files), value_set=ours)).as_py()
+            pc.any(pc.is_in(names_below_root(self.uri, files), value_set=ours)).as_py()
             for files in (concurrent.adds, concurrent.removes)
             if files.num_rows
         )

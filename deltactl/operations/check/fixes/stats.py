@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ConflictError, InterruptedRunError
-from deltactl.log.audit.path_texts import file_names
+from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
@@ -236,7 +236,7 @@ class StatsCommit:
             self._drop(names)
 
     def _drop(self, names: pa.Array) -> None:
-        is_touched = pc.is_in(file_names(self._uri, self._files), value_set=names)
+        is_touched = pc.is_in(names_below_root(self._uri, self._files), value_set=names)
         self._files = self._files.filter(pc.invert(is_touched))
 
     def prepare(self, base: CommitBase) -> Actions:
@@ -259,7 +259,7 @@ class StatsCommit:
             )
         for files in (concurrent.adds, concurrent.removes):
             if files.num_rows:
-                names = file_names(self._uri, files).combine_chunks()
+                names = names_below_root(self._uri, files).combine_chunks()
                 self._touched.append(names)
                 self._drop(names)
         if not self._files.num_rows:

@@ -14,7 +14,7 @@ from deltactl import Table
 from deltactl.cli.app import run
 from deltactl.errors import AccessDeniedError, ObjectExistsError, SafetyError
 from deltactl.storage.names import OWN_DIR
-from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
+from deltactl.storage.objects.put_probe import PROBE_PREFIX, ProbeMemory, is_known
 from deltactl.storage.open import open_store
 from deltactl.storage.providers import AZURE, GCS, MEMORY, S3, Provider
 from deltactl.storage.store import Store
