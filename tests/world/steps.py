@@ -113,26 +113,26 @@ def _append(world: World, place: str, chance: Chance) -> str:
     """
     writer = Writer(world, place, is_old=chance.random() < 0.3)
     actions: list[Action] = []
-    rows = list(world.model.rows(place))
+    added: list[Row] = []
     values = [_random_value(chance, writer.is_partitioned) for _ in range(2)]
     for _ in range(chance.randint(1, 4)):
         value = chance.choice(values)
         ids = world.new_rows(chance.choice((2, 3, 5)))
         actions.append(writer.add(ids, value))
-        rows += [(n, value) for n in ids]
+        added += [(n, value) for n in ids]
     if chance.random() < 0.4:
         txn = {"appId": chance.choice("ab"), "version": world.new_rows(1)[0]}
         actions.append({"txn": {**txn, "lastUpdated": world.now_ms}})
     if world.run is None or chance.random() < 0.7:
-        version = writer.commit("WRITE", actions, rows)
+        version = writer.commit("WRITE", actions, [*world.model.rows(place), *added])
         return f"append, version {version} of {place}"
-    put = partial(_put, world, world.run, writer, actions, rows, world.now_ms)
+    put = partial(_put, world, world.run, writer, actions, added, world.now_ms)
     world.run.meanwhile.append((Point("later", 1), put))
     return f"a writer sees that {place} has no version {writer.state.version + 1}"
 
 
 def _put(
-    world: World, run: Run, writer: Writer, actions: list[Action], rows: list[Row], began_ms: int
+    world: World, run: Run, writer: Writer, actions: list[Action], added: list[Row], began_ms: int
 ) -> None:
     """Put a version right after a run has put one, whether it is the same or not.
 
@@ -150,7 +150,7 @@ def _put(
         run.replaced = path
     elif latest != version - 1:
         return
-    writer.commit("WRITE", actions, rows)
+    writer.commit("WRITE", actions, [*world.model.rows(place), *added])
     world.say(f"append, version {version} of {place}" + (", replaced" if run.replaced else ""))
 
 
