@@ -175,7 +175,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     memory = options.memory_bytes or machine_memory_bytes() // 2
     options = replace(options, jobs=min(jobs, len(tables) or 1), memory_bytes=memory)
     metrics = _parse_metrics(session.take(MaintainFlags).metrics)
-    run = Maintenance(options, SystemClock())
+    run = Maintenance(options, SystemClock(), sums_tombstones=metrics is not None)
     fleet = session.shared = _Fleet(run)
     for pattern, error in session.unlisted.items():
         _note(fleet, pattern, error.exit_code, None)

@@ -69,16 +69,25 @@ class Observation:
 
 
 def observe_table(
-    table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
+    table: str,
+    log: DeltaLog,
+    policy: MaintainPolicy,
+    context: RunContext,
+    *,
+    sums_tombstones: bool = False,
 ) -> Observation:
     """Read the log of a table and find due actions.
+
+    ``sums_tombstones``: also read the tombstones of the checkpoint, for the metrics.
 
     Raises:
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
     policy = _allowed_policy(log, policy, context)
     before = requests_sent().total
-    observation = log.retry_after_cleanup(lambda: _look(table, log, policy, context))
+    observation = log.retry_after_cleanup(
+        lambda: _look(table, log, policy, context, sums_tombstones)
+    )
     observation.facts.requests = requests_sent().total - before
     return observation
 
@@ -97,7 +106,9 @@ def _allowed_policy(log: DeltaLog, policy: MaintainPolicy, context: RunContext) 
     return replace(policy, actions=[name for name in policy.actions if name not in denied])
 
 
-def _look(table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext) -> Observation:
+def _look(
+    table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext, sums_tombstones: bool
+) -> Observation:
     log.ensure_exists()
     events, z_orders = EventCollector(), ZOrderCommits()
     snapshot = log.snapshot(visitors=[events, z_orders])
@@ -111,6 +122,8 @@ def _look(table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
     if last is not None and last.table_id == facts.table_id:
         facts.last_run_ms = last.started_ms
     facts.tail_commits = snapshot.version - snapshot.segment.checkpoint_version
+    if sums_tombstones:
+        facts.time_travel_bytes = _sum_tombstones(subject)
     actions = _examine_files(subject)
     for name, find in _UPKEEP.items():
         if name in policy.actions:
@@ -127,7 +140,6 @@ def _examine_files(subject: TableSubject) -> list[Action]:
     loaded = load_files(snapshot)
     files, _, facts.size_bytes = loaded
     facts.num_files = files.num_rows
-    facts.time_travel_bytes = _sum_tombstones(subject)
     vectors = pc.struct_field(files["deletion_vector"], "cardinality")
     facts.rows = int(pc.sum(files["num_records"]).as_py() or 0)
     facts.deleted_rows = int(pc.sum(vectors).as_py() or 0)

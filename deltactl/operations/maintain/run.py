@@ -48,9 +48,11 @@ class Maintenance:
     ``observe`` each table, then ``decide`` once, then ``act`` on each table.
     """
 
-    def __init__(self, options: MaintainOptions, clock: Clock) -> None:
+    def __init__(
+        self, options: MaintainOptions, clock: Clock, *, sums_tombstones: bool = False
+    ) -> None:
         """Start the run: the time of the budget is measured from now on."""
-        self.options, self._clock = options, clock
+        self.options, self._clock, self._sums_tombstones = options, clock, sums_tombstones
         self.spending = Spending(options.budget, clock)
         self.observations: dict[str, Observation] = {}
         self.errors: dict[str, DeltactlError] = {}
@@ -63,7 +65,9 @@ class Maintenance:
         if self.options.only is not None:
             policy = replace(policy, actions=self.options.only.intersection(policy.actions))
         try:
-            self.observations[table] = observe_table(table, log, policy, context)
+            self.observations[table] = observe_table(
+                table, log, policy, context, sums_tombstones=self._sums_tombstones
+            )
         except Exception as error:
             self.errors[table] = explain_foreign(f"the observation of {table}", error)
 

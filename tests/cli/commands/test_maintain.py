@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deltactl.cli.signals import Cancellation
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.run import Maintenance
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
@@ -193,7 +194,9 @@ def test_metrics_of_tables_on_which_the_command_was_not_called(
     assert re.findall(r"exit_status\{.* (\d+)", target.read_text()) == ["5", "5"]
 
 
-def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
+def test_metrics_are_written_by_a_rename(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = lake / "metrics" / "deltactl.prom"
     target.parent.mkdir()
     ran = cli("maintain", "a", "broken", "--metrics", str(target))
@@ -205,6 +208,10 @@ def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     assert target.stat().st_mode & stat.S_IROTH  # the exporter is another user
     cli("maintain", "a", "--dry-run", "--metrics", str(target))
     assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
+    kept = re.findall(r'time_travel_bytes{table="a"} (\d+)', target.read_text())
+    assert [int(size) > 0 for size in kept] == [True]
+    monkeypatch.setattr(Snapshot, "tombstone_batches", pytest.fail)
+    assert cli("maintain", "a", "--dry-run").code == 0
 
 
 @pytest.mark.parametrize(
