@@ -168,7 +168,8 @@ class _Run:
                 "another writer changed the table's schema, properties or protocol during the run",
                 hint="Rerun: what is left is then done.",
             )
-        if options.purged != "old types":
+        is_alone = list(report.versions) == list(range(before.version + 1, base.version + 1))
+        if is_alone or options.purged != "old types":
             return  # the last commit finds what is left in the log, or a commit left nothing
         if not plan_rewrite(self._log, snapshot, options, self._context.clock.now_ms()).is_empty:
             raise ConflictError(

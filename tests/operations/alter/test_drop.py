@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.report import AlterReport
 from deltactl.operations.alter.run import alter_table
+from deltactl.operations.optimize import purged_files
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
@@ -310,7 +312,9 @@ def widened_table(store: Store, name: str = "typeWidening", **options: Any) -> T
     ("mapping", "name"),
     [("none", "typeWidening-preview"), ("name", "typeWidening"), ("id", "typeWidening")],
 )
-def test_files_with_earlier_types_are_rewritten(mapping: str, name: str) -> None:
+def test_files_with_earlier_types_are_rewritten(
+    mapping: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = widened_table(fresh_store(), name, mapping=mapping)
     table = Table("x", store=builder.store)
     before = table.scan().read_all().sort_by("k").to_pylist()
@@ -320,7 +324,10 @@ def test_files_with_earlier_types_are_rewritten(mapping: str, name: str) -> None
     assert (planned.operation, planned.num_files) == ("REORG", expected)
     assert planned.num_bytes > 0
     operations = ["UNSET TBLPROPERTIES", "REORG", "DROP FEATURE", *BARRIERS, "DROP FEATURE"]
+    footers = Mock(wraps=purged_files._leaves)
+    monkeypatch.setattr(purged_files, "_leaves", footers)
     assert drop(builder, name) == operations
+    assert footers.call_count == 8  # all four for the plan, and all four for the rewrite
     snapshot = table.snapshot()
     assert len({*files} & {*snapshot.files["path"].to_pylist()}) == 4 - expected
     assert TYPE_CHANGES not in (snapshot.metadata.schema_string or "")
