@@ -240,7 +240,7 @@ def _find_kept(store: Store, gone: Sequence[str]) -> dict[str, str]:
         for name in gone:
             error = failed.get(name)
             if error is None:
-                places[name] = "the bucket keeps an older version: delete the delete marker"
+                places[name] = "the bucket keeps an older version: restore it"
             elif not isinstance(error, ObjectNotFoundError):
                 places[name] = f"it is not known whether an older version exists: {error.message}"
     for past in find_past_vacuums(store, gone, _refuse):

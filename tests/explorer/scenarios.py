@@ -322,20 +322,23 @@ PAIRS: Sequence[Scenario] = (
         if name in others
     ),
     Scenario("drop of row ids against append", _tracked, (DROP, APPEND), unmanaged=True),
+    Scenario(
+        "drop of vectors against deletion vector",
+        _with_vectors,
+        (DROP_VECTORS, _delete_row("first")),
+        weight=5,
+        only="conditional",
+    ),
     *(
         Scenario(
-            f"drop of vectors against {name}",
-            _with_vectors,
+            f"drop of vectors against vacuum {mode}",
+            one_due,
             (DROP_VECTORS, make),
-            shared_data=make in (FULL, LITE),
+            shared_data=True,
             weight=5,
             only="conditional",
         )
-        for name, make in (
-            ("deletion vector", _delete_row("first")),
-            ("vacuum full", FULL),
-            ("vacuum lite", LITE),
-        )
+        for mode, make in (("full", FULL), ("lite", LITE))
     ),
     *(
         Scenario(f"clone against {name}", small_files, (CLONE, make))

@@ -65,7 +65,7 @@ def _describe_totals(plan: VacuumPlan) -> Section:
 def _describe_result(report: VacuumReport, table: str) -> Section:
     plan, until_ms = report.plan, report.quarantined_until_ms
     verb = "deleted" if until_ms is None else "moved to quarantine"
-    undo = "possible only in an S3 bucket with versioning: --quarantine was not used"
+    undo = "possible only in a bucket of S3 or GCS with versioning: --quarantine was not used"
     if until_ms is not None:
         undo = typed_command(["vacuum", table, "--undo", str(report.run_id)])
     folders, left, gone = report.folders_removed, plan.left_over, report.vanished

@@ -141,8 +141,10 @@ class GcsService(ObjectService):
 
         Source: Cloud Storage JSON API, Objects: rewrite.
         """
+        return self._copy(key, target, {"sourceGeneration": before.version})
+
+    def _copy(self, key: str, target: str, request: dict[str, Any]) -> StoredFacts:
         places = (*key.split("/", 1), *target.split("/", 1))
-        request: dict[str, Any] = {"sourceGeneration": before.version}
         while True:
             answer = self._retry.call(partial(self._rewrite, places, dict(request)))
             if answer["done"]:
@@ -201,7 +203,22 @@ class GcsService(ObjectService):
 
     def old_versions(self, directory: str) -> Iterator[tuple[Entry, str]]:
         """Yield the noncurrent versions, also of deleted objects; not those of a soft delete."""
-        bucket, prefix = split_directory(directory)
+        return self._noncurrent(*split_directory(directory))
+
+    def undelete(self, key: str, *, dry_run: bool) -> bool:
+        """Copy the newest noncurrent version to the name, unless it has an object.
+
+        Source: Cloud Storage documentation, "Use versioned objects".
+        """
+        if self.stat(key) is not None:
+            return True
+        bucket, _, name = key.partition("/")
+        kept = [int(id_) for old, id_ in self._noncurrent(bucket, name) if old["name"] == key]
+        if kept and not dry_run:
+            self._copy(key, key, {"sourceGeneration": str(max(kept)), "ifGenerationMatch": "0"})
+        return bool(kept)
+
+    def _noncurrent(self, bucket: str, prefix: str) -> Iterator[tuple[Entry, str]]:
         for answer in self._answers(bucket, {"prefix": prefix, "versions": "true"}):
             for found in answer.get("items") or ():
                 if "timeDeleted" in found:

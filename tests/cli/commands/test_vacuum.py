@@ -186,7 +186,7 @@ def test_the_plan_names_the_clones_whose_files_stay(
 def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes")
     assert ran.code == 0
-    assert "possible only in an S3 bucket with versioning" in ran.out
+    assert "possible only in a bucket of S3 or GCS with versioning" in ran.out
     undone = cli("vacuum", "events", "--undo", "last")
     assert undone.code == 1
     assert "cannot be restored" in undone.err

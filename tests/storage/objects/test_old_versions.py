@@ -51,6 +51,21 @@ def open_versioned(server: ObjectServer) -> tuple[ObjectStore, Callable[[str], N
     return store, end
 
 
+@pytest.mark.parametrize("server", choose_servers("moto", "fake-gcs"), indirect=True)
+def test_the_newest_version_is_restored(server: ObjectServer) -> None:
+    store, end = open_versioned(server)
+    for content in (b"old", b"new"):
+        store.put("p=1/a b", content)
+    end("p=1/a b")
+    store.put("p=1/a bc", b"begins with the same name")
+    end("p=1/a bc")
+    assert store.undelete_many(["p=1/a b"], dry_run=True) == {}
+    assert store.stat_many(["p=1/a b"]) == [None]
+    for _ in range(2):  # the second time, there is an object
+        assert list(store.undelete_many(["p=1/a b", "p=1/a"])) == ["p=1/a"]
+        assert store.read("p=1/a b") == b"new"
+
+
 @pytest.mark.parametrize(
     "server", choose_servers("moto", "minio", "fake-gcs", "azurite"), indirect=True
 )
