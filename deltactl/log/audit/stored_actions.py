@@ -188,6 +188,7 @@ def _parse_files(
     filled = [(index, file) for index, file in enumerate(files) if file.data]
     tables = [STORED_FILES.empty_table()]
     try:
+        # Together is faster. One by one shows which file has the error.
         return _parse_together(filled, keys)
     except CorruptLogError:
         for index, file in filled:
@@ -218,6 +219,7 @@ def _as_stored(rows: pa.Table, of: pa.Array) -> pa.Table:
 def _read_parquet(
     store: Store, info: FileInfo, metadata: Metadata | None, with_files: bool
 ) -> Iterator[StoredActions]:
+    # A version is only needed in messages of errors, which are not shown: a name can have none.
     head = CheckpointHead(0, (info.name,), NonFileActions(metadata=metadata))
     ranges, others = [RowGroupRange(info.name)], StoredActions([info], "checkpoints")
     try:

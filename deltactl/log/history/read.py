@@ -366,7 +366,7 @@ def _read_each(
         try:
             commit = next(contents)
         except ObjectNotFoundError:
-            contents = None
+            contents = None  # the error has ended it: the files after this one are requested anew
             continue
         except StorageError as error:
             contents, refusals = None, refusals + 1

@@ -155,6 +155,7 @@ class Transaction:
         committer = self._log.ensure_committer()
         self._log.ensure_decides(commit.after.protocol, commit.after.metadata)
         keys = commit.after.metadata.partition_keys
+        # As late as possible: until the commit names these files, a vacuum may delete them.
         self._files.ensure_present(self._log.commit_file(version), commit.content, keys)
         name = settle_commit(
             self._log.store, committer, version, commit.content, attempt.facts, sleep=self._sleep

@@ -106,7 +106,7 @@ class SpliceWriter:
         copies: bool = True,
         count_cores: Callable[[], int] = lambda: 1,
     ) -> None:
-        if not options.undecoded:
+        if not options.undecoded:  # else the file has columns even if the schema has none
             ensure_storable(schema)
         self._count_cores = count_cores
         self._store, self._name, self._schema = store, name, schema
@@ -209,6 +209,7 @@ class SpliceWriter:
         written = [chunks for _, chunks in self._groups]
         end: bytes | None = None
         starts: list[bytes] = []
+        # On an object store, each read is a request: only a sample is read (ADR 22).
         if not self.is_local:
             end, starts = read_end_and_sample(store, name, size_bytes, written)
         stored = parse_footer(store, name, size_bytes, end)

@@ -169,6 +169,7 @@ def _is_refused(puts: RawPuts, name: str, where: str) -> bool:
     retry = RetryPolicy()
     for failures in range(_ATTEMPTS):
         try:
+            # Unlike a commit, this object may be put again.
             puts.create(name, b"1")
             return False
         except ObjectExistsError:

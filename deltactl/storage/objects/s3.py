@@ -249,6 +249,7 @@ class S3Service(ObjectService):
         return answer
 
     def _copy_by_parts(self, key: str, target: str, before: StoredFacts) -> None:
+        # If the service refuses a part, the caller copies the whole object in another way.
         def read(source: str, offset: int, length: int) -> bytes:
             raise CannotCopyError("the service copies no parts")
 
