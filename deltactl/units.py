@@ -17,7 +17,7 @@ from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 
-_MAX_LONG: Final = 2**63 - 1
+MAX_LONG: Final = 2**63 - 1
 
 # As in coreutils: KB is 1000 bytes, KiB is 1024. A letter alone is also 1024, as Spark and Hadoop
 # read "128m".
@@ -217,7 +217,7 @@ TimestampMs: TypeAlias = Annotated[int, to_timestamp_ms]
 
 
 def _fitting(value: int, text: str, what: str) -> int:
-    if value > _MAX_LONG:
+    if value > MAX_LONG:
         raise UsageError(f"{what} {text!r} is too large")
     return value
 

@@ -156,7 +156,6 @@ def _add_checkpoint(
 ) -> None:
     if found.kind == "multipart":
         assert found.part is not None and found.num_parts is not None
-        if 1 <= found.part <= found.num_parts:
-            parts[found.version, found.num_parts][found.part] = info
+        parts[found.version, found.num_parts][found.part] = info
         return
     listing.checkpoints.append(Checkpoint(found.version, found.kind, found.format, (info,)))

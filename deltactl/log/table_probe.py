@@ -22,7 +22,7 @@ LOG_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{
 """Files that show, without a listing, that a directory has a log. Some logs lack them."""
 
 
-def log_directory(directory: str = "") -> str:
+def log_directory(directory: str) -> str:
     """Return the name of the directory of the log of a table in a directory."""
     return f"{directory}/{LOG_DIR}" if directory else LOG_DIR
 

@@ -23,7 +23,7 @@ _COMMIT_LENGTH: Final = len("00000000000000000000.json")
 _VERSIONED: Final = re.compile(r"([0-9]{20})\.(.+)", re.DOTALL)
 _COMPACTED: Final = re.compile(r"([0-9]{20})\.compacted\.json")
 _MULTIPART: Final = re.compile(r"checkpoint\.([0-9]{1,10})\.([0-9]{1,10})\.parquet")
-_UUID: Final = re.compile(r"checkpoint\.([^./]+)\.(json|parquet)")
+_UUID: Final = re.compile(r"checkpoint\.[^./]+\.(json|parquet)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,14 @@ class ChecksumFile:
 class CheckpointFile:
     """One file of a checkpoint.
 
-    ``part`` (from 1) and ``num_parts`` are set for multi-part checkpoints. ``unique_id`` is set for
-    UUID-named checkpoints (V2 spec), the only kind that may be JSON.
+    ``part`` (from 1) and ``num_parts`` are set for multi-part checkpoints. Only UUID-named ones (V2
+    spec) may be JSON.
     """
 
     version: int
     kind: CheckpointKind
     part: int | None
     num_parts: int | None
-    unique_id: str | None
     format: CheckpointFormat
 
 
@@ -125,15 +124,15 @@ def _parse_suffix(version: int, suffix: str) -> LogFile | None:
 
 def _parse_checkpoint(version: int, suffix: str) -> CheckpointFile | None:
     if suffix == "checkpoint.parquet":
-        return CheckpointFile(version, "classic", None, None, None, "parquet")
+        return CheckpointFile(version, "classic", None, None, "parquet")
     if match := _MULTIPART.fullmatch(suffix):
         part, num_parts = int(match[1]), int(match[2])
         if not 1 <= part <= num_parts:
             return None
-        return CheckpointFile(version, "multipart", part, num_parts, None, "parquet")
+        return CheckpointFile(version, "multipart", part, num_parts, "parquet")
     if match := _UUID.fullmatch(suffix):
-        file_format: CheckpointFormat = "json" if match[2] == "json" else "parquet"
-        return CheckpointFile(version, "uuid", None, None, match[1], file_format)
+        file_format: CheckpointFormat = "json" if match[1] == "json" else "parquet"
+        return CheckpointFile(version, "uuid", None, None, file_format)
     return None
 
 

@@ -13,6 +13,12 @@ from typing import Final
 
 from deltactl.errors import SafetyError, StorageError
 
+CATALOG_SCHEMES: Final = frozenset({"uc", "glue", "hive"})
+"""The schemes of names of tables in catalogs; ``catalog`` has a row for each."""
+
+OWN_DIR: Final = "_deltactl"
+"""The directory of journals and quarantined files; hidden, because its name begins with ``_``."""
+
 # Hadoop writes file:/path, with one slash.
 _ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME: Final = re.compile(
@@ -118,9 +124,3 @@ def refuse_nul(name: str) -> None:
 def is_local_uri(uri: str) -> bool:
     """Return whether an address is on a local file system, without opening a store."""
     return parse_scheme(uri) in (None, "file")
-
-
-CATALOG_SCHEMES: Final = frozenset({"uc", "glue", "hive"})
-"""The schemes of names of tables in catalogs; ``catalog`` has a row for each."""
-OWN_DIR: Final = "_deltactl"
-"""The directory of journals and quarantined files; hidden, because its name begins with ``_``."""

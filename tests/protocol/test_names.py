@@ -29,13 +29,13 @@ UNIQUE_ID = "80a083e8-7026-4e79-81be-64bd76c43a11"
     [
         (f"{V7}.json", CommitFile(7)),
         (f"{V7}.crc", ChecksumFile(7)),
-        (f"{V7}.checkpoint.parquet", CheckpointFile(7, "classic", None, None, None, "parquet")),
+        (f"{V7}.checkpoint.parquet", CheckpointFile(7, "classic", None, None, "parquet")),
         (f"{V7}.checkpoint.0000000002.0000000003.parquet",
-            CheckpointFile(7, "multipart", 2, 3, None, "parquet")),
+            CheckpointFile(7, "multipart", 2, 3, "parquet")),
         (f"{V7}.checkpoint.{UNIQUE_ID}.json",
-            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "json")),
+            CheckpointFile(7, "uuid", None, None, "json")),
         (f"{V7}.checkpoint.{UNIQUE_ID}.parquet",
-            CheckpointFile(7, "uuid", None, None, UNIQUE_ID, "parquet")),
+            CheckpointFile(7, "uuid", None, None, "parquet")),
         (f"{V7}.00000000000000000009.compacted.json", CompactedFile(7, 9)),
         ("09223372036854775807.json", CommitFile(2**63 - 1)),
     ],
@@ -82,12 +82,12 @@ def test_what_is_written_is_read(version: int, part: int, more: int) -> None:
     assert parse_log_name(compacted_name(version, version + 1)) == CompactedFile(
         version, version + 1
     )
-    classic = CheckpointFile(version, "classic", None, None, None, "parquet")
+    classic = CheckpointFile(version, "classic", None, None, "parquet")
     assert parse_log_name(checkpoint_name(version)) == classic
-    multipart = CheckpointFile(version, "multipart", part, parts, None, "parquet")
+    multipart = CheckpointFile(version, "multipart", part, parts, "parquet")
     name = f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
     assert parse_log_name(name) == multipart
-    with_id = CheckpointFile(version, "uuid", None, None, UNIQUE_ID, "json")
+    with_id = CheckpointFile(version, "uuid", None, None, "json")
     assert parse_log_name(checkpoint_name(version, UNIQUE_ID, "json")) == with_id
 
 

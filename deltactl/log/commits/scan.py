@@ -43,9 +43,9 @@ def replay_commits(
 def scan_commits(
     commits: Iterable[CommitBytes],
     visits: Visits,
-    partition_keys: Iterable[str] = (),
+    partition_keys: Iterable[str],
     *,
-    on_broken: OnBroken | None = None,
+    on_broken: OnBroken | None,
 ) -> None:
     """Give each commit to the visitors that did not see it; parse those that a visitor needs.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltactl.log.commits.contents import RawFloat
-from deltactl.units import format_timestamp
+from deltactl.units import MAX_LONG, format_timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 HistoryRow = dict[str, Any]
 """Value of each column; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
 
-_MAX_LONG = 2**63 - 1
 _ROWS_AT_ONCE = 10_000
 _JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
 _NOTEBOOK = ("notebookId",)
@@ -47,7 +46,7 @@ def as_long(value: Any) -> int | None:
         return None
     if isinstance(value, float) and value != number:
         return None
-    return number if -_MAX_LONG - 1 <= number <= _MAX_LONG else None
+    return number if -MAX_LONG - 1 <= number <= MAX_LONG else None
 
 
 def _as_flag(value: Any) -> bool | None:

@@ -20,10 +20,7 @@ from deltactl.log.commits.contents import (
 )
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
-from deltactl.units import format_timestamp
-
-_MAX_LONG = 2**63 - 1
-
+from deltactl.units import MAX_LONG, format_timestamp
 
 if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
@@ -152,7 +149,7 @@ class CommitTimes:
             self._newest_seen, self._uses_in_commit = True, own is not None
         if not self._uses_in_commit:
             return
-        if own is not None and abs(own) <= _MAX_LONG:
+        if own is not None and abs(own) <= MAX_LONG:
             self._in_commit[version] = own
             self._oldest_timed = version
         if self._since is None:

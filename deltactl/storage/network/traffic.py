@@ -43,7 +43,7 @@ class Traffic:
             await asyncio.sleep(delay)
         count(Requests(**{kind: 1}))
 
-    def arrived(self, status: int, num_bytes: int = 0) -> None:
+    def arrived(self, status: int, num_bytes: int) -> None:
         """Count an answer, by its HTTP status and size."""
         if status in _THROTTLED:
             self.pacer.refused()
