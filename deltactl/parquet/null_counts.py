@@ -92,7 +92,8 @@ def count_nulls(array: pa.Array | pa.ChunkedArray) -> int:
     null or empty.
     """
     type_ = array.type
-    if isinstance(array, pa.ChunkedArray) and (type_.num_fields or _is_extension(type_)):
+    is_extension = isinstance(type_, pa.BaseExtensionType)
+    if isinstance(array, pa.ChunkedArray) and (type_.num_fields or is_extension):
         return sum(map(count_nulls, array.chunks))
     if isinstance(array, pa.ExtensionArray):
         return count_nulls(array.storage)
@@ -101,10 +102,6 @@ def count_nulls(array: pa.Array | pa.ChunkedArray) -> int:
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _count_nulls_of_lists(array)
     return int(array.null_count)
-
-
-def _is_extension(type_: pa.DataType) -> bool:
-    return isinstance(type_, pa.BaseExtensionType)
 
 
 def _count_nulls_of_lists(array: pa.Array) -> int:

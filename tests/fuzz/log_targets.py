@@ -14,7 +14,7 @@ from deltactl.log.checkpoint.read import (
     read_head,
 )
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.contents import CommitReader, in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.contents import CommitBytes, CommitReader, in_commit_timestamp
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import read_hint
@@ -107,7 +107,7 @@ def run_commit(data: bytes) -> None:
 
 def run_commit_info(data: bytes) -> None:
     """What the history shows of a commit."""
-    info = parse_commit_info(commit_path(1), data)
+    info = CommitBytes(commit_path(1), data).info
     in_commit_timestamp(info)
     history_table([history_row(1, info, timestamp_ms=0)])
 

@@ -51,13 +51,15 @@ class CommitBytes:
 
     @property
     def info(self) -> dict[str, Any] | None:
-        """Return the ``commitInfo``, parsed once; ``None`` if there is none.
+        """Return the first ``commitInfo``, parsed once; ``None`` if there is none.
+
+        Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
 
         Raises:
             CorruptLogError: the line with the ``commitInfo`` is not JSON.
         """
         if self._info is _UNPARSED:
-            self._info = parse_commit_info(self.name, self.data)
+            self._info = next(find_actions(self.name, self.data, "commitInfo"), None)
         found: dict[str, Any] | None = self._info
         return found
 
@@ -160,17 +162,6 @@ class RawFloat(float):
 
 
 _DECODER = json.JSONDecoder(parse_float=RawFloat)
-
-
-def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
-    """Return the first ``commitInfo`` in the content of a commit; ``None`` if it has none.
-
-    Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
-
-    Raises:
-        CorruptLogError: the line with the ``commitInfo`` is not JSON.
-    """
-    return next(find_actions(name, data, "commitInfo"), None)
 
 
 def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]]:

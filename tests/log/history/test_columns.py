@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.cli.output.envelope import PlainRows, dump_json, to_jsonable
-from deltactl.log.commits.contents import parse_commit_info
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.history.columns import COLUMNS, history_row, json_row
 
 _PLAIN: Final = (str, int, bool, type(None))
@@ -24,7 +24,7 @@ values = st.recursive(
 @given(st.dictionaries(st.sampled_from(COLUMNS), values), st.none() | st.integers(0, 2**50))
 def test_rows_are_plain(info: dict[str, Any], timestamp_ms: int | None) -> None:
     line = json.dumps({"commitInfo": info}).encode()
-    row = json_row(history_row(1, parse_commit_info("0.json", line), timestamp_ms=timestamp_ms))
+    row = json_row(history_row(1, CommitBytes("0.json", line).info, timestamp_ms=timestamp_ms))
     parts = [row, *(value for value in row.values() if isinstance(value, dict))]
     for key, value in (pair for part in parts for pair in part.items()):
         assert type(key) is str
