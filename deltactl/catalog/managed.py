@@ -15,7 +15,7 @@ from deltactl.protocol.actions import DomainMetadata
 
 @dataclass(frozen=True, slots=True)
 class RatifiedCommit:
-    """A commit that the catalog has accepted, or shall accept.
+    """A commit that the catalog has accepted, or is asked to accept.
 
     ``file_name`` is that of a file in ``_delta_log/_staged_commits``. ``timestamp_ms`` is the
     in-commit timestamp.

@@ -49,12 +49,12 @@ class Meetings:
         self._wrong: list[Reliance] = []
 
     def take_reliances(self) -> list[Reliance]:
-        """What was relied upon since the last time."""
+        """What was relied on since the last time."""
         found, self._relied = self._relied, []
         return found
 
     def take_wrong(self) -> list[Reliance]:
-        """What turned out to be wrong since the last time, relied upon or not."""
+        """What turned out to be wrong since the last time, relied on or not."""
         found, self._wrong = self._wrong, []
         return found
 

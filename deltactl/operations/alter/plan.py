@@ -60,7 +60,7 @@ _VECTORS: Final = "delta.enableDeletionVectors"
 
 
 def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterPlan:
-    """Compare the table with what it shall be. ``new_id`` makes names of hidden columns unique.
+    """Compare the table with the wanted state. ``new_id`` makes names of hidden columns unique.
 
     Raises:
         UsageError: a property or feature is not possible.

@@ -74,7 +74,7 @@ class AlterPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the table already is as it shall be."""
+        """Return whether the table has the wanted state already."""
         return not self.steps
 
 

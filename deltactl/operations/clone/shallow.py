@@ -151,7 +151,7 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
     """Return the tables that own the clone's files.
 
     These are the source and, if it is a shallow clone itself, other tables. The source is omitted
-    if it owns none: a vacuum of it would look for files in vain, and refuse to run.
+    if it owns none: a vacuum of it would find no files, and refuse to run.
     """
     owners: dict[str, Store] = {}
     lost = 0

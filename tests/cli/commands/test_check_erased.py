@@ -19,7 +19,7 @@ SOUGHT = "email = 'jane@example.com'"
 KEPT = {
     "delta.deletedFileRetentionDuration": "interval 0 hours",
     "delta.logRetentionDuration": "interval 0 days",
-    "delta.enableExpiredLogCleanup": "false",  # by delta-rs: the printed commands shall do it
+    "delta.enableExpiredLogCleanup": "false",  # by delta-rs: the printed commands must do it
 }
 OTHERS = ("otto@example.com", "SECRET-COUNTRY", "Berlin")
 
