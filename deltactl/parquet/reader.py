@@ -242,6 +242,7 @@ class RowReader:
                 return sources
         matcher, present = Matcher(self.mapping_mode), FileFields(schema)
         found = [
+            # The log has the partition values, also if a file stores such a column.
             None if i in constants or is_void(f.type) else matcher.find(f, present)
             for i, f in enumerate(self._fields)
         ]

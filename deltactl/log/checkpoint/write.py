@@ -217,6 +217,7 @@ def _member(files: pa.RecordBatch, member: pa.Field, layout: CheckpointLayout) -
     if array.null_count and "modification_time_ms" in files.schema.names:
         # An add must have the map, even if it is empty.
         array = pc.if_else(array.is_valid(), array, pa.scalar([], STRING_MAP))
+    # delta-rs refuses null values of earlier partition columns (ADR 6).
     return drop_stale_nulls(array, layout.partition_keys)
 
 

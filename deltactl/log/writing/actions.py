@@ -211,6 +211,7 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
             row["path"] = row.pop("encoded_path")
             values = row["partition_values"]
             if values is not None:
+                # delta-rs refuses a null value of an earlier partition column (ADR 6).
                 row["partition_values"] = [
                     (key, text) for key, text in values if text is not None or key in partition_keys
                 ]

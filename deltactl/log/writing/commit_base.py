@@ -91,8 +91,10 @@ class CommitBase:
             return {"timestamp": now}
         earliest = 0  # if this commit enables the timestamps, all earlier times are older
         if self.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
+            # It must be greater than that of the previous commit.
             earliest = self._read_commit(log).in_commit_timestamp + 1
         if enables and self.commit_file is not None:
+            # The previous versions have the times of their files, and times must increase.
             info = self._find_commit(log)
             earliest = max(earliest, 0 if info is None else info.modified_ms + 1)
         return {"inCommitTimestamp": max(now, earliest), "timestamp": now}

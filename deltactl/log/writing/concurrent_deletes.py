@@ -347,6 +347,7 @@ class VectorWriter:
             known = payload, self._write(payload, len(deleted), properties.random_prefix_length)
             self._written[file.path] = known
         stats = f'{{"numRecords":{file.num_records}}}' if file.stats is None else file.stats
+        # The bounds may be those of deleted rows (PROTOCOL.md, "Per-file Statistics").
         return replace(file, deletion_vector=known[1], stats=loosen_bounds(stats))
 
     def _write(self, payload: bytes, cardinality: int, prefix_length: int) -> DeletionVector:
