@@ -20,9 +20,7 @@ def read_last_vacuum_info(store: Store) -> int | None:
     """Return the version up to which all removed files are vacuumed; ``None`` if unknown."""
     try:
         node = json.loads(store.read(_NAME))
-    except ObjectNotFoundError:
-        return None
-    except (ValueError, RecursionError):
+    except (ObjectNotFoundError, ValueError, RecursionError):
         return None
     version = node.get(_KEY) if isinstance(node, dict) else None
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
