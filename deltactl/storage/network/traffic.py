@@ -34,7 +34,7 @@ class Traffic:
         """Send requests at the times that ``pacer`` assigns."""
         self.pacer = pacer
 
-    async def leave(self, kind: RequestKind) -> None:
+    async def wait_to_send(self, kind: RequestKind) -> None:
         """Wait until a request may be sent, and count it."""
         import asyncio
 
@@ -43,7 +43,7 @@ class Traffic:
             await asyncio.sleep(delay)
         count(Requests(**{kind: 1}))
 
-    def arrived(self, status: int, num_bytes: int) -> None:
+    def count_answer(self, status: int, num_bytes: int) -> None:
         """Count an answer, by its HTTP status and size."""
         if status in _THROTTLED:
             self.pacer.refused()
@@ -57,25 +57,27 @@ def s3_session(profile: str | None, traffic: Traffic) -> Any:
     """Return a session of aiobotocore that counts requests of its clients and limits their rate."""
     from aiobotocore.session import AioSession
 
-    async def leave(request: Any, **_: Any) -> None:
+    async def before_request(request: Any, **_: Any) -> None:
         query = request.url.partition("?")[2]
         kind = _BY_METHOD.get(request.method, "others")
         if kind == "gets" and "list-type=" in query:
             kind = "lists"
         elif request.method == "POST" and query == "delete":
             kind = "deletes"
-        await traffic.leave(kind)
+        await traffic.wait_to_send(kind)
 
-    def arrived(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
+    def after_answer(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
         if response_dict is not None:
             length = response_dict["headers"].get("content-length")
             # The answer to a HEAD request has the length of the object, but no content.
             has_content = not event_name.rpartition(".")[2].startswith("Head")
-            traffic.arrived(response_dict["status_code"], _number(length) if has_content else 0)
+            traffic.count_answer(
+                response_dict["status_code"], _number(length) if has_content else 0
+            )
 
     session = AioSession(profile=profile)
-    session.register("before-send.s3", leave)
-    session.register("response-received.s3", arrived)
+    session.register("before-send.s3", before_request)
+    session.register("response-received.s3", after_answer)
     return session
 
 
@@ -99,22 +101,22 @@ def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:
     """Return settings of an aiohttp session that count its requests and limit their rate."""
     import aiohttp
 
-    async def leave(_: Any, __: Any, request: Any) -> None:
+    async def before_request(_: Any, __: Any, request: Any) -> None:
         kind = _BY_METHOD.get(request.method, "others")
         path = request.url.raw_path
         if kind == "gets" and path.endswith("/o") and path.count("/") == _SLASHES_OF_A_LISTING:
             kind = "lists"
         elif "/batch/" in path:
             kind = "deletes"
-        await traffic.leave(kind)
+        await traffic.wait_to_send(kind)
 
-    async def arrived(_: Any, __: Any, answer: Any) -> None:
+    async def after_answer(_: Any, __: Any, answer: Any) -> None:
         length = answer.response.headers.get("Content-Length") if answer.method == "GET" else None
-        traffic.arrived(answer.response.status, _number(length))
+        traffic.count_answer(answer.response.status, _number(length))
 
     trace = aiohttp.TraceConfig()
-    trace.on_request_start.append(leave)
-    trace.on_request_end.append(arrived)
+    trace.on_request_start.append(before_request)
+    trace.on_request_end.append(after_answer)
     return {"trace_configs": [trace]}
 
 
@@ -137,10 +139,10 @@ def azure_transport(traffic: Traffic, connect_s: float, silence_s: float) -> Any
                 kind = "lists"
             elif "comp=batch" in query:
                 kind = "deletes"
-            await traffic.leave(kind)
+            await traffic.wait_to_send(kind)
             answer = await super().send(request, **config)
             length = answer.headers.get("Content-Length") if kind == "gets" else None
-            traffic.arrived(answer.status_code, _number(length))
+            traffic.count_answer(answer.status_code, _number(length))
             return answer
 
     return WatchedTransport(connection_timeout=connect_s, read_timeout=silence_s)
