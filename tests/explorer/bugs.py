@@ -25,6 +25,7 @@ from deltactl.log.upkeep import cleanup
 from deltactl.log.writing import actions, transaction
 from deltactl.log.writing.actions import NewFile, add_line
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_times import choose_times
 from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
 from deltactl.operations.check.fixes.stats import StatsCommit
 from deltactl.operations.checkpoint import run as checkpoint
@@ -212,15 +213,14 @@ def _claim_change() -> AbstractContextManager[object]:
 @contextmanager
 def _stale_times() -> Iterator[None]:
     held = threading.local()
-    times = CommitBase.times
 
-    def first(self: CommitBase, log: Any, clock: Any, *args: Any, **more: Any) -> dict[str, Any]:
+    def first(base: CommitBase, log: Any, clock: Any, *args: Any, **more: Any) -> dict[str, Any]:
         if getattr(held, "clock", None) is not clock:
-            held.clock, held.times = clock, times(self, log, clock, *args, **more)
+            held.clock, held.times = clock, choose_times(base, log, clock, *args, **more)
         found: dict[str, Any] = held.times
         return dict(found)
 
-    with patch.object(CommitBase, "times", first):
+    with patch.object(transaction, "choose_times", first):
         yield
 
 

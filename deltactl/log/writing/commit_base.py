@@ -1,15 +1,11 @@
-"""The state of a table on which a commit is based, and the times of the commit.
-
-Source: PROTOCOL.md, "In-Commit Timestamps".
-"""
+"""The state of a table on which a commit is based."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from deltactl.clock import Clock
 from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
@@ -17,7 +13,6 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
-from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import FileInfo
 
 _LOOKS: Final = 4
@@ -65,7 +60,7 @@ class CommitBase:
             NotATableError: the table does not exist, and there is no later commit.
         """
         name = self.commit_file
-        if name is None or self._find_commit(log) is not None:
+        if name is None or self.find_commit(log) is not None:
             return True
         if log.has_versions_from(self.version + 1):
             return False
@@ -74,32 +69,8 @@ class CommitBase:
             hint="Check the path. Nothing was committed.",
         )
 
-    def times(
-        self, log: DeltaLog, clock: Clock, after: Metadata | None = None, *, enables: bool = False
-    ) -> dict[str, Any]:
-        """Return the first fields of the next commitInfo: the times that the table requires.
-
-        ``after`` is the metadata that the commit sets, if it sets one; ``enables`` says whether it
-        turns on in-commit timestamps for an existing table.
-
-        Raises:
-            CorruptLogError: the previous commit has no in-commit timestamp, but must have one.
-        """
-        now = clock.now_ms()
-        before, after = self.metadata, after or self.metadata
-        if not TableProperties(after.configuration).in_commit_timestamps:
-            return {"timestamp": now}
-        earliest = 0  # if this commit enables the timestamps, all earlier times are older
-        if self.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
-            # It must be greater than that of the previous commit.
-            earliest = self._read_commit(log).in_commit_timestamp + 1
-        if enables and self.commit_file is not None:
-            # The previous versions have the times of their files, and times must increase.
-            info = self._find_commit(log)
-            earliest = max(earliest, 0 if info is None else info.modified_ms + 1)
-        return {"inCommitTimestamp": max(now, earliest), "timestamp": now}
-
-    def _find_commit(self, log: DeltaLog) -> FileInfo | None:
+    def find_commit(self, log: DeltaLog) -> FileInfo | None:
+        """Return the latest commit file, also if it was published meanwhile."""
         published = log.commit_file(self.version)
         name = self.commit_file or published
         (info,) = log.store.stat_many([name])
@@ -107,7 +78,8 @@ class CommitBase:
             (info,) = log.store.stat_many([published])
         return info
 
-    def _read_commit(self, log: DeltaLog) -> CommitBytes:
+    def read_commit(self, log: DeltaLog) -> CommitBytes:
+        """Read the latest commit, also if it was published meanwhile."""
         published = log.commit_file(self.version)
         name = self.commit_file or published
         try:

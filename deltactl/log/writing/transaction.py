@@ -18,6 +18,7 @@ from deltactl.log.replay import Tail
 from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
+from deltactl.log.writing.commit_times import choose_times
 
 _MAX_ATTEMPTS: Final = 1000
 
@@ -26,7 +27,7 @@ class Draft(Protocol):
     """A commit that an operation wants to make, whatever other writers commit before it.
 
     It decides which commits conflict with it, and is in the package of its operation, for example
-    ``operations/optimize/rewrite_commit``.
+    ``operations/optimize/conflicts``.
     """
 
     def prepare(self, base: CommitBase) -> Actions:
@@ -137,9 +138,8 @@ class Transaction:
             return None
 
     def _encode(self, actions: Actions, txn_id: str) -> _Attempt:
-        times = self.base.times(
-            self._log, self._clock, actions.metadata, enables=actions.enables_timestamps
-        )
+        base, enables = self.base, actions.enables_timestamps
+        times = choose_times(base, self._log, self._clock, actions.metadata, enables=enables)
         actions = actions.dated(self.base, times)
         info = actions.description.commit_info(
             times, self._log.commit_options, read_version=actions.read_version, txn_id=txn_id

@@ -17,7 +17,7 @@ from deltactl.log.writing.actions import Actions
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description
 from deltactl.operations.alter.steps import Step
-from deltactl.operations.optimize.rewrite_commit import ensure_same_files
+from deltactl.operations.optimize.conflicts import ensure_same_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import PROTECTED_BEFORE
 

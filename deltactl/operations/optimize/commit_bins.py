@@ -28,6 +28,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.concurrent_deletes import Bin
+from deltactl.operations.optimize.conflicts import explain_conflict
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import REMOVE_MAPPING, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
@@ -37,7 +38,6 @@ from deltactl.operations.optimize.rewrite_commit import (
     BinCommitter,
     Committed,
     count_vectors,
-    explain_conflict,
     input_bytes,
 )
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts

@@ -7,7 +7,7 @@ data change.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, join_reasons
+from deltactl.errors import KEEPS_FILES, DeltactlError
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.settle import Sleep
 from deltactl.log.delta_log import DeltaLog
@@ -33,28 +33,25 @@ from deltactl.log.writing.concurrent_deletes import (
     may_write_vectors,
 )
 from deltactl.log.writing.transaction import Transaction
+from deltactl.operations.optimize.conflicts import (
+    ensure_same_files,
+    explain_conflict,
+    find_conflict,
+    iceberg_rules,
+)
 from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA, STRING_MAP
 from deltactl.protocol.features import (
-    REGISTRY,
     Operation,
     ensure_supported,
     list_features,
-    stores_partitions,
 )
-from deltactl.protocol.iceberg import compatible_version
 from deltactl.protocol.paths import encode_path
-from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+from deltactl.protocol.properties import TableProperties
 
-_FILE_KEYS = (
-    "delta.enableRowTracking",
-    "delta.rowTrackingSuspended",
-    "delta.enableVariantShredding",
-    *ROW_TRACKING_COLUMN_KEYS,
-)
 COMPACTED_INTO: Final = "compactedInto"
 COMPACTION_INFO: Final = "compactionInfo"
 
@@ -145,7 +142,7 @@ class BinCommitter:
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - list_features(self._origin.protocol)
         reason = find_conflict(self._origin.metadata, self._metadata, gained)
-        if _iceberg_rules(base) != _iceberg_rules(self._origin):
+        if iceberg_rules(base) != iceberg_rules(self._origin):
             reason = "another writer changed the Iceberg compatibility"
         if reason is not None:
             raise explain_conflict([reason] * len(bins))
@@ -168,23 +165,6 @@ class BinCommitter:
             ensure_same_files(concurrent)
         self._metadata = concurrent.non_file_actions.metadata or self._metadata
         self._concurrent.rebase(concurrent)
-
-
-def ensure_same_files(concurrent: Tail) -> None:
-    """Raise ``ConflictError`` if another writer changed files, metadata or protocol."""
-    news = concurrent.non_file_actions
-    has_files = concurrent.adds.num_rows or concurrent.removes.num_rows
-    if has_files or news.metadata is not None or news.protocol is not None:
-        raise ConflictError(
-            "another writer changed the table during the run",
-            hint="Rerun, when no other writer is active. This run changed nothing in the table.",
-        )
-
-
-def _iceberg_rules(state: CommitBase | Snapshot) -> int | None:
-    """Return the version of Iceberg compatibility that new files follow."""
-    applies = stores_partitions(state.protocol, state.metadata)
-    return compatible_version(state.metadata) if applies else None
 
 
 @dataclass(slots=True)
@@ -273,15 +253,6 @@ def count_vectors(bins: Sequence[Bin]) -> int:
     return sum(len(bin_.removed) - bin_.removed["deletion_vector"].null_count for bin_ in bins)
 
 
-def explain_conflict(reasons: Sequence[str]) -> ConflictError:
-    """Return the error for bins that may not be committed; ``reasons`` has one for each bin."""
-    return ConflictError(
-        f"nothing could be committed: {join_reasons(reasons)}",
-        hint="Rerun. This run changed nothing in the table.",
-        reasons=reasons,
-    )
-
-
 def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdict:
     """If a verdict has deleted rows, write the deletion vector for the output of its bin."""
     bin_, deleted = verdict.bin, verdict.deleted
@@ -326,36 +297,3 @@ def _ours(target: str, first_row: int, physical_rows: int) -> list[tuple[str, st
     run = {"rowOffsetInTarget": first_row, "sourceNumPhysicalRecords": physical_rows}
     info = json.dumps([run], separators=(",", ":"))
     return [(COMPACTED_INTO, target), (COMPACTION_INFO, info)]
-
-
-def find_conflict(
-    before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
-) -> str | None:
-    """Return why files with the old metadata must not be committed; ``None`` if they may be.
-
-    ``after`` is the metadata after other commits, if these changed it; ``gained_features`` were
-    added to the protocol after the files were written. ``concurrent_deletes`` handles changes of
-    single files.
-    """
-    if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
-        return (
-            "another writer enabled table features that new files must follow: "
-            f"{', '.join(sorted(missed))}"
-        )
-    return None if after is None else _metadata_conflict(before, after)
-
-
-def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
-    """Return the conflict, or ``None``. With other changes, files of an old schema are valid."""
-    if before.id != after.id:
-        return "the table was replaced by another one"
-    if before.partition_columns != after.partition_columns:
-        return "another writer changed the partition columns"
-    changed = [
-        key for key in _FILE_KEYS if before.configuration.get(key) != after.configuration.get(key)
-    ]
-    if changed:
-        return f"another writer changed {', '.join(changed)}"
-    if before.column_mapping_mode != after.column_mapping_mode:
-        return "another writer changed the column mapping"
-    return None

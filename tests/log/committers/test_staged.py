@@ -19,6 +19,7 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_times import choose_times
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.check.run import check_table
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -174,11 +175,11 @@ def test_a_commit_may_be_published_and_its_staged_file_removed_during_a_run() ->
     base = CommitBase.of(log.snapshot())
     assert base.commit_file is not None
     assert "_staged_commits" in base.commit_file
-    times = base.times(scene.log(), scene.context.clock)
+    times = choose_times(base, scene.log(), scene.context.clock)
     scene.committer.publish_all()
     assert scene.store.stat_many([base.commit_file]) == [None]
     assert base.ensure_table_is_there(log)
-    assert base.times(scene.log(), scene.context.clock) == times
+    assert choose_times(base, scene.log(), scene.context.clock) == times
     scene.store.delete_many([log.commit_file(base.version)])
     with pytest.raises(NotATableError):
         base.ensure_table_is_there(log)

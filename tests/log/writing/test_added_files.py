@@ -20,6 +20,7 @@ from deltactl.log.writing.actions import Actions, EncodedCommit
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
+from deltactl.log.writing.commit_times import choose_times
 from deltactl.log.writing.transaction import Transaction
 from deltactl.storage.store import FileInfo, Store
 from tests.log.writing.test_rewrite import load
@@ -249,7 +250,7 @@ def test_a_previous_commit_without_a_time_is_an_error() -> None:
     base = CommitBase.of(load(scene.store))
     scene.store.put(commit_path(base.version), b'{"commitInfo":{"timestamp":1}}\n')
     with pytest.raises(CorruptLogError, match="has no inCommitTimestamp"):
-        base.times(DeltaLog(scene.store, pytest.fail), scene.clock)
+        choose_times(base, DeltaLog(scene.store, pytest.fail), scene.clock)
 
 
 def test_a_commit_with_partitions_and_tags_is_not_read_line_by_line(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.operations.optimize.rewrite_commit import find_conflict
+from deltactl.operations.optimize.conflicts import find_conflict
 from deltactl.protocol.actions import Metadata
 
 BEFORE = Metadata("id", "{}", ("p",), {"a": "b"})

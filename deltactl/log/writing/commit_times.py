@@ -1,0 +1,45 @@
+"""Choose the times of a commit.
+
+Source: PROTOCOL.md, "In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltactl.clock import Clock
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import CommitBase
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.properties import TableProperties
+
+
+def choose_times(
+    base: CommitBase,
+    log: DeltaLog,
+    clock: Clock,
+    after: Metadata | None = None,
+    *,
+    enables: bool = False,
+) -> dict[str, Any]:
+    """Return the first fields of the next commitInfo: the times that the table requires.
+
+    ``after`` is the metadata that the commit sets, if it sets one; ``enables`` says whether it
+    turns on in-commit timestamps for an existing table.
+
+    Raises:
+        CorruptLogError: the previous commit has no in-commit timestamp, but must have one.
+    """
+    now = clock.now_ms()
+    before, after = base.metadata, after or base.metadata
+    if not TableProperties(after.configuration).in_commit_timestamps:
+        return {"timestamp": now}
+    earliest = 0  # if this commit enables the timestamps, all earlier times are older
+    if base.version >= 0 and TableProperties(before.configuration).in_commit_timestamps:
+        # It must be greater than that of the previous commit.
+        earliest = base.read_commit(log).in_commit_timestamp + 1
+    if enables and base.commit_file is not None:
+        # The previous versions have the times of their files, and times must increase.
+        info = base.find_commit(log)
+        earliest = max(earliest, 0 if info is None else info.modified_ms + 1)
+    return {"inCommitTimestamp": max(now, earliest), "timestamp": now}
