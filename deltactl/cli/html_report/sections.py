@@ -80,6 +80,7 @@ def _classes(column: Column) -> str | None:
         "bar": column.kind is Kind.BAR,
         "wide": column.wide or column.spare > 0,
         "word": column.kind is Kind.WORD,
+        "detail": column.kind is Kind.DETAIL,
     }
     return " ".join(name for name, is_so in names.items() if is_so) or None
 

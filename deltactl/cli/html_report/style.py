@@ -41,7 +41,9 @@ monospace}pre{background:var(--page);border:1px solid var(--line);border-radius:
 padding:.6rem .8rem;margin:.5rem 0;white-space:pre-wrap;overflow-wrap:anywhere}footer{
 font-size:.85em;padding-bottom:2rem}@media(max-width:40rem){.wide{display:none}header,main,footer{
 padding-left:.6rem;padding-right:.6rem}section{padding:.9rem}.fields{grid-template-columns:1fr}
-.fields dd{margin-bottom:.4rem}th,td{padding:.3rem .4rem}}@media print{:root{color-scheme:light;
+.fields dd{margin-bottom:.4rem}th,td{padding:.3rem .4rem}td{
+min-width:7rem}.word,.number{min-width:0}.detail{min-width:14rem}}@media print{:root{
+color-scheme:light;
 --page:#fff;--card:#fff;--ink:#000;--faint:#444;--line:#bbb;--track:#ddd;--before:#c2700c;
 --after:#0f766e;--good:#0b6b4f;--goodbg:#fff;--caution:#8a4b00;--cautionbg:#fff;--bad:#a01c1c;
 --badbg:#fff;--plain:#000;--plainbg:#fff}body{font-size:10pt}section{border:0;padding:0}.badge{
