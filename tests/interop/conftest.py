@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def matrix(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
     """Tables by name, with what Spark reads from them at every version."""
-    return Matrix(delta_spark, tmp_path_factory.mktemp("matrix"), every_version=True)
+    return Matrix(delta_spark, tmp_path_factory.mktemp("matrix"))

@@ -1,4 +1,4 @@
-"""Tables that Delta on Spark wrote: read by us, optimized by us, and used by Spark again.
+"""Tables that Delta on Spark wrote: read and maintained by us, and used by Spark again.
 
 By default one table, with column mapping over a log that was cleaned up. The whole matrix
 when ``DELTACTL_FULL_MATRIX`` is set.
@@ -10,52 +10,56 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
 
-from deltactl import DeltactlError, OptimizeOptions, SparkEngine, Table
-from tests.conftest import REPOSITORY
+from deltactl import DeltactlError, OptimizeOptions, SparkEngine, Table, VacuumOptions
 from tests.interop.canonical import arrow_rows, comparable, json_rows, spark_type
 from tests.interop.differential import compare_commits, latest_version
 from tests.interop.judges import READERS, try_count
 from tests.support.delta_spark import SHARED_SESSION
 from tests.support.spark_matrix import (
+    Expected,
     Matrix,
     MatrixTable,
+    View,
     all_names,
     find_feature,
     later_insert,
-    read_row_ids,
-    read_rows,
+    read_views,
     table_name,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = SHARED_SESSION
+pytestmark = [*SHARED_SESSION, pytest.mark.timeout(600)]
 
 SLICE = ["mapping_name-cleaned"]
 NAMES = all_names() if os.environ.get("DELTACTL_FULL_MATRIX") else SLICE
 
-APPEND_ONLY = {"append_only"}
+APPEND_ONLY = {"append_only", "all_append_only"}
 NO_WORK = {"emptied"}
 # Their rows are placed, by us and by Spark in another way: these options rewrite all files.
 LAID_OUT: dict[str, dict[str, Any]] = {
     "clustered": {"full": True},
     "clustered_done": {"full": True},
+    "all_clustered": {"full": True},
     "zordered": {"cluster_by": "id", "full": True},
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_scan_equals_what_spark_reads_at_every_version(matrix: Matrix, name: str) -> None:
-    table = matrix.build(name)
+@pytest.fixture(scope="module", params=NAMES)
+def table(matrix: Matrix, request: pytest.FixtureRequest) -> MatrixTable:
+    """A table of the matrix, for one test after the other."""
+    return matrix.build(request.param)
+
+
+def test_scan_equals_what_spark_reads_at_every_version(table: MatrixTable) -> None:
     readable = readable_versions(table.path)
     assert table.expected.version in readable
     problems = [
@@ -71,34 +75,65 @@ def test_scan_equals_what_spark_reads_at_every_version(matrix: Matrix, name: str
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", NAMES)
-def test_optimize_keeps_all_that_spark_sees(
-    matrix: Matrix, delta_spark: SparkSession, tmp_path: Path, name: str
+def test_commands_keep_all_that_spark_sees(
+    matrix: Matrix, delta_spark: SparkSession, tmp_path: Path, table: MatrixTable
 ) -> None:
-    table = matrix.build(name)
     path = tmp_path / "ours"
     shutil.copytree(table.path, path)
     properties = show_properties(delta_spark, path)
 
-    laid_out = LAID_OUT.get(table.features[0], {})
-    report = run_optimize(path, name, *(["--full"] if laid_out else []))
+    report = table_at(path).optimize(options_for(table))
 
-    assert report["exit"] == 0, report
-    problems = [
-        *compare_content(delta_spark, table, path),
-        *compare_readers(table, path),
-        *compare_with_spark(delta_spark, table, path, tmp_path / "theirs"),
+    problems = [f"optimize failed: {it}" for it in report.failures]
+    if latest_version(path) == table.expected.version and table.features[0] not in NO_WORK:
+        problems.append("optimize committed nothing")
+    if not table_at(path).optimize(options_for(table, full=False), dry_run=True).plan.is_empty:
+        problems.append("optimize would rewrite more")
+    clone, restored = restore_and_clone(table, path)
+    # In further shapes of its log, a table has the files, and gets the commit, that it has in two.
+    shapes = find_feature(table.name).shapes[:2]
+    is_one_of_two = table.features[1] in shapes
+    problems += [
+        *compare_content(delta_spark, table.expected, [path, *([clone] if is_one_of_two else [])]),
+        *compare_scan(path, table.expected.rows, table.expected.schema, latest_version(path)),
+        *compare_readers(table, [path, restored, clone]),
+        *compare_with_spark(matrix, table, path),
         *compare_history(delta_spark, table, path),
     ]
     if show_properties(delta_spark, path) != properties:
         problems.append("SHOW TBLPROPERTIES changed")
-    check = run_optimize(path, name, "--check")
-    if check["exit"]:
-        problems.append(f"--check after optimize ends with {check}")
-    problems += go_on_with_spark(delta_spark, table, path)
-    problems += optimize_on_spark(delta_spark, table, path)
+    if is_one_of_two:
+        problems += vacuum_nothing_live(delta_spark, path)
+        problems += go_on_with_spark(delta_spark, table, path)
+    if table.features[1] == shapes[-1]:
+        problems += optimize_on_spark(delta_spark, table, path)
     assert not problems, "\n".join(problems)
+
+
+def table_at(path: Path) -> Table:
+    """The table as the library has it, without warnings."""
+    return Table(str(path), warn=lambda _: None)
+
+
+def options_for(table: MatrixTable, **changed: Any) -> OptimizeOptions:
+    """Copies or encodes, by the shape of the log: each feature has a "json" one and others."""
+    feature, shape = table.features
+    copies = shape == "json" and feature not in LAID_OUT
+    chosen = {**LAID_OUT.get(feature, {}), **changed}
+    return OptimizeOptions(rewrite="copy" if copies else "encode", **chosen)
+
+
+def restore_and_clone(table: MatrixTable, path: Path) -> tuple[Path, Path]:
+    """A copy that is restored to before, and vacuumed; and a clone of the copy, which is first."""
+    restored, clone = path.with_name("restored"), path.with_name("clone")
+    shutil.copytree(path, restored)
+    table_at(restored).restore(version=table.expected.version)
+    table_at(restored).vacuum(FULL_VACUUM)
+    table_at(restored).clone(str(clone), deep=True)
+    return clone, restored
+
+
+FULL_VACUUM = VacuumOptions(mode="full", retain_ms=0, force_retention=True, max_orphan_fraction=1.0)
 
 
 def readable_versions(path: Path) -> list[int]:
@@ -143,58 +178,32 @@ def compare_rows(found: list[str], expected: list[str]) -> Iterator[str]:
     yield f"{len(found)} rows for {len(expected)}; lacking {lacking}; too many {extra}"
 
 
-def run_optimize(path: Path, name: str, *options: str) -> dict[str, Any]:
-    """Run the command; its report, with the exit status as ``exit``."""
-    by = LAID_OUT.get(find_feature(name).name, {}).get("cluster_by")
-    # Copied or encoded, by the shape of the log: each feature has a "json" one and others.
-    copies = name.endswith("-json") and find_feature(name).name not in LAID_OUT
-    more = ["--rewrite", "copy" if copies else "encode", *(["--cluster-by", by] if by else [])]
-    done = subprocess.run(
-        [sys.executable, "-m", "deltactl", "optimize", str(path), "-o", "json", *more, *options],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+def compare_content(spark: SparkSession, expected: Expected, paths: list[Path]) -> Iterator[str]:
+    """Rows and ids that Spark reads after our commits, and the first table's before them."""
+    ids = expected.row_ids is not None
+    views = [View(path, row_ids=ids) for path in paths]
+    views.append(View(paths[0], expected.version, row_ids=ids))
+    for view, rows in zip(views, read_views(spark, views), strict=True):
+        for problem in compare_rows(rows, expected.row_ids or expected.rows):
+            yield f"Spark reads from {view.path.name} at {view.version or 'its end'}: {problem}"
 
 
-def compare_content(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
-    """Rows, ids and old versions after our commit, read by Spark and by us."""
-    expected = table.expected
-    version = latest_version(path)
-    if version == expected.version and table.features[0] not in NO_WORK:
-        yield "optimize committed nothing"
-    for problem in compare_rows(read_rows(spark, path), expected.rows):
-        yield f"Spark reads {problem}"
-    if expected.row_ids is not None:
-        for problem in compare_rows(read_row_ids(spark, path), expected.row_ids):
-            yield f"row ids: {problem}"
-    for problem in compare_rows(read_rows(spark, path, expected.version), expected.rows):
-        yield f"Spark reads, at the version before: {problem}"
-    yield from compare_scan(path, expected.rows, expected.schema, version)
-
-
-def compare_readers(table: MatrixTable, path: Path) -> Iterator[str]:
+def compare_readers(table: MatrixTable, paths: list[Path]) -> Iterator[str]:
     """Other readers see all rows afterwards, if they did before."""
     for reader in READERS:
         before, _ = try_count(reader, table.path)
         if before == len(table.expected.rows):
-            after, why = try_count(reader, path)
-            if after != before:
-                yield f"{reader} reads {after} rows for {before}; {why}"
+            for path in paths:
+                after, why = try_count(reader, path)
+                if after != before:
+                    yield f"{reader} reads {after} rows of {path.name} for {before}; {why}"
 
 
-def compare_with_spark(
-    spark: SparkSession, table: MatrixTable, path: Path, theirs: Path
-) -> Iterator[str]:
+def compare_with_spark(matrix: Matrix, table: MatrixTable, path: Path) -> Iterator[str]:
     """Our commit against the one that Spark's own OPTIMIZE makes of the same table."""
-    shutil.copytree(table.path, theirs)
-    spark.sql(f"OPTIMIZE {table_name(theirs)}")
     if table.features[0] in LAID_OUT:
         return
-    version = table.expected.version + 1
+    theirs, version = matrix.optimized(table.name), table.expected.version + 1
     if latest_version(path) == latest_version(theirs) == version:
         yield from compare_commits(path, theirs, version)
 
@@ -225,27 +234,26 @@ def go_on_with_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Ite
     kept: Callable[[int], bool] = lambda key: True  # noqa: E731
     if table.features[0] not in APPEND_ONLY:
         spark.sql(f"DELETE FROM {name} WHERE id % 7 = 3 AND id < {NEW}")
-        yield from compare_kept(spark, table, path, "DELETE", lambda key: key % 7 != 3)
         spark.sql(MERGE.replace("{t}", name))
         kept = lambda key: key % 7 != 3 and not (key < 20 and key % 2 == 0)  # noqa: E731
     spark.sql(f"OPTIMIZE {name}")
-    yield from compare_kept(spark, table, path, "all", kept)
-    yield from vacuum_nothing_live(spark, path)
+    yield from compare_kept(spark, table, path, kept)
 
 
 def optimize_on_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
     """We again, with Spark's session as the engine, after Spark has had its way."""
     # Into the same partitions, as values go round by sevens, so that merging is worth it there.
-    for start in range(NEW + 10, NEW + 38, 7):
-        statement = later_insert(find_feature(table.name), start, start + 3)
-        spark.sql(statement.replace("{t}", table_name(path)))
-    rows, version = read_rows(spark, path), latest_version(path)
+    statement = later_insert(find_feature(table.name), NEW + 10, NEW + 66, files=4)
+    spark.sql(statement.replace("{t}", table_name(path)))
+    version = latest_version(path)
     chosen = LAID_OUT.get(table.features[0], {"rewrite": "copy"})
     options = OptimizeOptions(max_deleted_rows_ratio=0, verify="full", **chosen)
     report = Table(str(path)).optimize(options, engine=SparkEngine(spark))
     if latest_version(path) == version or report.engine != "spark":
         yield f"optimize on Spark committed nothing: {report.plan.left_alone}"
-    for problem in compare_rows(read_rows(spark, path), rows):
+    ids = table.expected.row_ids is not None
+    before, after = read_views(spark, [View(path, v, row_ids=ids) for v in (version, None)])
+    for problem in compare_rows(after, before):
         yield f"after optimize on Spark: {problem}"
     yield from vacuum_nothing_live(spark, path)
 
@@ -261,25 +269,19 @@ MERGE = (
 
 
 def compare_kept(
-    spark: SparkSession,
-    table: MatrixTable,
-    path: Path,
-    after: str,
-    kept: Callable[[int], bool],
+    spark: SparkSession, table: MatrixTable, path: Path, kept: Callable[[int], bool]
 ) -> Iterator[str]:
     """The old rows that must be there, with the ids they always had, and three new ones."""
     ids = table.expected.row_ids
-    if ids is None:
-        expected, found = table.expected.rows, read_rows(spark, path)
-    else:
-        # A row written again has a new commit version; its id stays.
-        expected = [without_version(row) for row in ids]
-        found = [without_version(row) for row in read_row_ids(spark, path)]
+    (found,) = read_views(spark, [View(path, row_ids=ids is not None)])
+    # A row written again has a new commit version; its id stays.
+    found = [without_version(row) for row in found]
+    expected = [without_version(row) for row in ids or table.expected.rows]
     old = sorted(row for row in found if key_of(row) < NEW)
     for problem in compare_rows(old, sorted(row for row in expected if kept(key_of(row)))):
-        yield f"after {after} by Spark: {problem}"
+        yield f"after changes by Spark: {problem}"
     if len(found) - len(old) != 3:
-        yield f"after {after} by Spark: {len(found) - len(old)} of 3 inserted rows"
+        yield f"after changes by Spark: {len(found) - len(old)} of 3 inserted rows"
 
 
 def without_version(row: str) -> str:
@@ -295,8 +297,8 @@ def key_of(row: str) -> int:
 def vacuum_nothing_live(spark: SparkSession, path: Path) -> Iterator[str]:
     """A VACUUM that keeps no history would take no live file."""
     listed = spark.sql(f"VACUUM {table_name(path)} RETAIN 0 HOURS DRY RUN").collect()
-    live = spark.read.format("delta").load(str(path)).inputFiles()
+    live = table_at(path).snapshot().files["path"].to_pylist()
     doomed = {Path(row[0].removeprefix("file:")).name for row in listed}
-    both = doomed & {Path(file).name for file in live}
+    both = doomed & {Path(unquote(file)).name for file in live}
     if both:
         yield f"VACUUM would delete live files: {sorted(both)[:3]}"

@@ -67,10 +67,11 @@ def spark_settings(jars: Sequence[Path], scratch: Path) -> Mapping[str, str]:
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        # Each task compiles its projections anew, which takes longer than the rows do.
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
         # Compiling the code of a query takes longer than the query does on a hundred rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

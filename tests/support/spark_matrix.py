@@ -1,22 +1,18 @@
 """Tables written by Delta on Spark: every feature in several shapes of the log.
 
 A feature is built once; the shapes of its log are made of copies, which is quicker than to write
-the data again and tells apart what comes from the data and what from the log. Run as a script
-(``python -m tests.support.spark_matrix OUTDIR``) it leaves all tables and ``expected.json``.
+the data again and tells apart what comes from the data and what from the log. Planning a query
+takes Spark longer than a hundred rows do, so one query reads all that a test wants to know.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import chain
 from pathlib import Path
@@ -31,6 +27,7 @@ Shape = Literal["json", "classic", "cleaned", "multipart", "v2json", "v2parquet"
 SHAPES: Final[tuple[Shape, ...]] = get_args(Shape)
 _FEWEST: Final[tuple[Shape, ...]] = ("json", "classic")
 _V2: Final = ("v2json", "v2parquet")
+_ROW_IDS: Final = ", _metadata.row_id AS r, _metadata.row_commit_version AS v"
 T = TypeVar("T")
 
 # NULL, -0.0 and microseconds have to show, or a difference in them would not.
@@ -207,10 +204,10 @@ def insert_statement(feature: Feature, insert: Insert, low: int, high: int) -> s
     )
 
 
-def later_insert(feature: Feature, low: int, high: int) -> str:
+def later_insert(feature: Feature, low: int, high: int, **changed: Any) -> str:
     """A statement that adds rows to the finished table."""
     last = [step for step in feature.steps if isinstance(step, Insert)][-1]
-    return insert_statement(feature, last, low, high)
+    return insert_statement(feature, replace(last, **changed), low, high)
 
 
 def build_base(spark: SparkSession, path: Path, feature: Feature, *, v2: bool = False) -> None:
@@ -280,66 +277,61 @@ def _commit_versions(log: Path) -> list[int]:
     return [int(file.stem) for file in log.glob("*.json") if re.fullmatch(r"\d{20}", file.stem)]
 
 
-def rows_as_json(frame: DataFrame, extra: Sequence[str] = ()) -> list[str]:
-    """The rows of a frame as sorted JSON texts."""
-    columns = ", ".join(("*", *extra))
-    text = frame.selectExpr(f"to_json(struct({columns}), {_JSON_OPTIONS}) AS text")
-    return sorted(row.text for row in text.collect())
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table to read, at a version or now; with the ids of its rows, if that is asked for."""
+
+    path: Path
+    version: int | None = None
+    row_ids: bool = False
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """The frame of Spark, not read yet."""
+        reader = spark.read.format("delta")
+        if self.version is not None:
+            reader = reader.option("versionAsOf", self.version)
+        return reader.load(str(self.path))
 
 
-def _frames_as_json(frames: Mapping[int, DataFrame]) -> dict[int, list[str]]:
-    """The rows of each frame, read by one query."""
-    found: dict[int, list[str]] = {number: [] for number in frames}
+def read_views(spark: SparkSession, views: Sequence[View]) -> list[list[str]]:
+    """What Spark reads from each view, by one query: the rows as sorted JSON texts."""
     texts = [
-        frame.selectExpr(f"{number} AS n", f"to_json(struct(*), {_JSON_OPTIONS}) AS text")
-        for number, frame in frames.items()
+        view.load(spark).selectExpr(
+            f"{number} AS n",
+            f"to_json(struct(*{_ROW_IDS if view.row_ids else ''}), {_JSON_OPTIONS}) AS text",
+        )
+        for number, view in enumerate(views)
     ]
+    found: list[list[str]] = [[] for _ in views]
     for row in reduce(lambda one, other: one.unionAll(other), texts).collect():
         found[row.n].append(row.text)
-    return {number: sorted(rows) for number, rows in found.items()}
+    return [sorted(rows) for rows in found]
 
 
-def read_rows(spark: SparkSession, path: Path, version: int | None = None) -> list[str]:
-    """What Spark reads, at a version or now."""
-    return rows_as_json(_load(spark, path, version))
-
-
-def read_row_ids(spark: SparkSession, path: Path) -> list[str]:
-    """What Spark reads, each row with its id and the version that wrote it."""
-    return rows_as_json(
-        _load(spark, path), ("_metadata.row_id AS r", "_metadata.row_commit_version AS v")
+def capture(spark: SparkSession, path: Path, feature: Feature) -> Expected:
+    """What Spark reads from a table, at every version."""
+    numbers = range(max(_commit_versions(path / "_delta_log")) + 1)
+    views = [View(path, number) for number in numbers]
+    ids = [View(path, row_ids=True)] if feature.row_ids else []
+    found = read_views(spark, [*views, *ids])
+    schemas = [view.load(spark).schema.simpleString() for view in views]
+    return Expected(
+        numbers[-1],
+        schemas[-1],
+        found[numbers[-1]],
+        found[-1] if ids else None,
+        dict(zip(numbers, found, strict=False)),
+        dict(zip(numbers, schemas, strict=True)),
     )
-
-
-def _load(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    return reader.load(str(path))
-
-
-def capture(
-    spark: SparkSession, path: Path, feature: Feature, *, every_version: bool = False
-) -> Expected:
-    """What Spark reads from a table; at every version, too, when that is asked for."""
-    latest = max(_commit_versions(path / "_delta_log"))
-    older = range(latest) if every_version else ()
-    frames = {version: _load(spark, path, version) for version in older}
-    frames[latest] = _load(spark, path)
-    versions = _frames_as_json(frames)
-    schemas = {version: frame.schema.simpleString() for version, frame in frames.items()}
-    ids = read_row_ids(spark, path) if feature.row_ids else None
-    return Expected(latest, schemas[latest], versions[latest], ids, versions, schemas)
 
 
 class Matrix:
     """Builds tables on demand; what is common to the shapes of a feature is built once."""
 
-    def __init__(self, spark: SparkSession, root: Path, *, every_version: bool = False) -> None:
+    def __init__(self, spark: SparkSession, root: Path) -> None:
         self._spark = spark
         self._root = root
-        self._every_version = every_version
-        self._bases: dict[str, tuple[Path, Expected]] = {}
+        self._expected: dict[str, Expected] = {}
 
     def build(self, name: str) -> MatrixTable:
         """The table of this name below the root, built unless that is done."""
@@ -351,57 +343,28 @@ class Matrix:
             shape_copy(self._spark, base, path, shape)
         return MatrixTable(name, path, (feature.name, shape), expected)
 
-    def forget_bases(self) -> None:
-        """Remove what only the building needed."""
-        shutil.rmtree(self._root / "_bases", ignore_errors=True)
-        self._bases.clear()
+    def optimized(self, name: str) -> Path:
+        """The table as Spark's own OPTIMIZE leaves it; the shape of the log changes nothing."""
+        feature = find_feature(name)
+        path = self._root / "_optimized" / feature.name
+        if not path.exists():
+            shutil.copytree(self._base(feature, v2=False)[0], path)
+            self._spark.sql(f"OPTIMIZE {table_name(path)}")
+        return path
 
     def _base(self, feature: Feature, *, v2: bool) -> tuple[Path, Expected]:
         key = f"{feature.name}-v2" if v2 else feature.name
-        if key not in self._bases:
-            path = self._root / "_bases" / key
+        path = self._root / "_bases" / key
+        if key not in self._expected:
             build_base(self._spark, path, feature, v2=v2)
-            found = capture(self._spark, path, feature, every_version=self._every_version)
-            self._bases[key] = path, found
-        return self._bases[key]
+            self._expected[key] = self._expect(path, feature, v2=v2)
+        return path, self._expected[key]
 
-
-def build_matrix(
-    spark: SparkSession,
-    root: Path,
-    names: Iterable[str] | None = None,
-    *,
-    every_version: bool = False,
-) -> list[MatrixTable]:
-    """Write the tables of the matrix, or those named, below ``root``."""
-    matrix = Matrix(spark, root, every_version=every_version)
-    tables = []
-    for name in all_names() if names is None else names:
-        started = time.monotonic()
-        tables.append(matrix.build(name))
-        print(f"{time.monotonic() - started:6.2f} s  {name}", file=sys.stderr, flush=True)
-    matrix.forget_bases()
-    return tables
-
-
-def main() -> None:
-    """Write the matrix into a folder, and what Spark reads from it into ``expected.json``."""
-    from tests.support.delta_spark import delta_session
-
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="of tables; all unless given")
-    parser.add_argument("--every-version", action="store_true")
-    given = parser.parse_args()
-    folder = given.folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch, delta_session(Path(scratch)) as spark:
-        names = given.names or None
-        tables = build_matrix(spark, folder, names, every_version=given.every_version)
-    listed = [{**asdict(table), "path": table.name} for table in tables]
-    (folder / "expected.json").write_text(json.dumps(listed, ensure_ascii=False, indent=1), "utf-8")
-    (folder / "READY").touch()
-
-
-if __name__ == "__main__":
-    main()
+    def _expect(self, path: Path, feature: Feature, *, v2: bool) -> Expected:
+        if not v2:
+            return capture(self._spark, path, feature)
+        # The same statements leave the same rows, but in which order rows get ids is not told.
+        expected = self._base(feature, v2=False)[1]
+        if not feature.row_ids:
+            return expected
+        return replace(expected, row_ids=read_views(self._spark, [View(path, row_ids=True)])[0])

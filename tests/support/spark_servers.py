@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 _REPOSITORY: Final = Path(__file__).parent.parent.parent
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SECONDS_TO_START: Final = 240
-JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For short runs: neither a second compiler nor a collector beside the work pays."""
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""For short runs: neither a second compiler nor a collector beside the work pays.
+
+The code of Spark and Delta fills the 48 MiB that one compiler gets: then it is compiled again.
+"""
 
 
 def worker_environ() -> dict[str, str]:

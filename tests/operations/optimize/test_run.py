@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -453,6 +454,18 @@ def test_the_codec_of_the_table(text: str | None, inputs: str, stored: str) -> N
     (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
     with builder.store.open_input(path) as source:
         assert pq.read_metadata(source).row_group(0).column(0).compression == stored
+
+
+@pytest.mark.parametrize(("text", "version"), [(None, 1), ("1.0.0", 1), ("2.12.0", 2)])
+def test_pages_are_those_of_the_parquet_format_of_the_table(text: str | None, version: int) -> None:
+    builder = build(properties={} if text is None else {"delta.parquet.format.version": text})
+    builder.append([{"id": 1}], [{"id": 2}])
+    assert run(builder).versions
+    (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
+    data = builder.store.read(path)
+    column = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0)
+    # A page begins with its type: DATA_PAGE (0) or DATA_PAGE_V2 (3), doubled as Thrift has it.
+    assert data[column.data_page_offset + 1] == {1: 0, 2: 6}[version]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
+from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -235,24 +237,52 @@ def test_rows_cannot_be_sorted(tmp_path: Path, options: dict[str, Any]) -> None:
         _table(builder).optimize(OptimizeOptions(**options))
 
 
-@pytest.mark.parametrize("feature", ["geospatial", "geospatial-dev", "timestampNanos"])
-def test_commands_that_read_no_rows_do_not_need_the_type(tmp_path: Path, feature: str) -> None:
-    kept = Kept("point", "binary", [b"1", b"2", b"3"], feature=feature)
+@pytest.mark.parametrize(
+    ("feature", "name"),
+    [
+        ("geospatial", "point"),
+        ("geospatial-dev", "point"),
+        ("timestampNanos", "timestamp_nanos"),
+        (None, _MONTHS),
+        (None, "time(6)"),
+    ],
+)
+def test_commands_that_read_no_rows_do_not_need_the_type(
+    tmp_path: Path, feature: str | None, name: str
+) -> None:
+    kept = Kept(name, "binary", [b"1", b"2", b"3"], feature=feature)
     builder = _builder(tmp_path / "t", kept)
     table = _table(builder)
     assert table.detail().refusals == {}
     table.optimize()
     table.restore(RestoreOptions(version=builder.version))
-    assert table.checkpoint().written is not None
+    assert table.checkpoint(CheckpointOptions(cleanup=True)).written is not None
+    assert table.history().num_rows == builder.version + 3
     table.vacuum(VacuumOptions(), dry_run=True)
     table.generate_manifest(ManifestOptions())
     table.clone(str(tmp_path / "copy"), CloneOptions(deep=True))
     copied = Table(str(tmp_path / "copy"))
     assert copied.snapshot().num_files == len(builder.state.files)
     assert set(table.check().count_codes()) == set(), table.check().findings
-    with pytest.raises(UnsupportedFeatureError, match="column type 'point' is not supported"):
+    with pytest.raises(
+        UnsupportedFeatureError, match=re.escape(f"column type '{name}' is not supported")
+    ):
         table.scan()
     assert table.scan(columns=["id"]).read_all().num_rows == 12
+
+
+def test_strings_with_a_collation_are_decoded(tmp_path: Path) -> None:
+    collation = {"__COLLATIONS": {"x": "spark.UTF8_LCASE"}}
+    columns = [Column("id"), Column("x", "string", True, collation)]
+    builder = TableBuilder(LocalStore(str(tmp_path)), columns, features=["collations"])
+    builder.append([{"id": 0, "x": "b"}], [{"id": 1, "x": "C"}])
+    schema = _table(builder).snapshot().metadata.schema_string
+    _optimize(builder)
+    snapshot = _table(builder).snapshot()
+    assert snapshot.metadata.schema_string == schema
+    stats = json.loads(snapshot.files["stats"][0].as_py())
+    # In the order of UTF-8, as PROTOCOL.md has it for bounds of strings.
+    assert (stats["minValues"]["x"], stats["maxValues"]["x"]) == ("C", "b")
 
 
 _NO_NAMES: Final = b"\1\0\0"
