@@ -22,13 +22,11 @@ Rows = dict[int, Any]
 REASON: Final = "lacks a column with EXISTS_DEFAULT"
 
 
-def _write(root: Path, default: str, lacking: int = 2) -> TableBuilder:
+def _write(root: Path, default: str, lacking: int = 2, key: str = "EXISTS_DEFAULT") -> TableBuilder:
     """Files with one row each; the first ones are older than the column x with a default."""
     builder = TableBuilder(LocalStore(str(root)), [Column("id")], features=["allowColumnDefaults"])
     builder.append(*([{"id": number}] for number in range(lacking)))
-    builder.change_metadata(
-        columns=[Column("id"), Column("x", "integer", True, {"EXISTS_DEFAULT": default})]
-    )
+    builder.change_metadata(columns=[Column("id"), Column("x", "integer", True, {key: default})])
     builder.append(*([{"id": number, "x": number}] for number in range(10, 14)))
     return builder
 
@@ -64,10 +62,13 @@ def test_optimize_leaves_files_that_lack_the_column(
     assert found.count_codes() == {"DEFAULT_UNCLEAR": 2}
 
 
-def test_optimize_rewrites_a_table_in_which_no_file_lacks_the_column(tmp_path: Path) -> None:
-    _write(tmp_path, "5", lacking=0)
+@pytest.mark.parametrize(("key", "lacking"), [("EXISTS_DEFAULT", 0), ("CURRENT_DEFAULT", 2)])
+def test_optimize_rewrites_files_that_have_the_column_or_need_no_default(
+    tmp_path: Path, key: str, lacking: int
+) -> None:
+    _write(tmp_path, "5", lacking, key)
     report = Table(str(tmp_path)).optimize()
-    assert (report.files_removed, report.files_added) == (4, 1)
+    assert (report.files_removed, report.files_added) == (4 + lacking, 1)
     assert report.plan.left_alone == {}
 
 

@@ -29,17 +29,20 @@ _LIST = array_of("long")
         (2, "id", Column("x", _LIST, True, {_IDS: {"col-0002.element": 3}}), [], None),
         (3, "name", Column("x"), [], "icebergCompatV3 without row tracking"),
         (3, "name", Column("x"), ["rowTracking"], None),
+        (3, "id", Column("x"), ["rowTracking", "icebergWriterCompatV3"], None),
+        (2, "none", Column("x"), ["icebergWriterCompatV1"], "without column mapping"),
     ],
 )  # fmt: skip
 def test_rules(
     version: int, mapping: str, column: Column, features: list[str], problem: str | None
 ) -> None:
+    features = [*features, f"icebergCompatV{version}"]
     builder = TableBuilder(
         fresh_store(),
         [Column("id"), column],
         mapping=mapping,
-        features=[*features, f"icebergCompatV{version}"],
-        properties={f"delta.enableIcebergCompatV{version}": "true"},
+        features=features,
+        properties={f"delta.enable{it[0].upper()}{it[1:]}": "true" for it in features},
     )
     snapshot = DeltaLog(builder.store, print).snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
