@@ -91,7 +91,7 @@ def test_commands_keep_all_that_spark_sees(
         problems.append("optimize would rewrite more")
     clone, restored = restore_and_clone(table, path)
     # In further shapes of its log, a table has the files, and gets the commit, that it has in two.
-    shapes = find_feature(table.name).shapes[:2]
+    shapes = find_feature(table.name).shapes[:2] if table.name not in SLICE else table.features[1:]
     is_one_of_two = table.features[1] in shapes
     problems += [
         *compare_content(delta_spark, table.expected, path, [clone] if is_one_of_two else []),
@@ -127,7 +127,8 @@ def restore_and_clone(table: MatrixTable, path: Path) -> tuple[Path, Path]:
     """A copy that is restored to before, and vacuumed; and a clone of the copy, which is first."""
     restored, clone = path.with_name("restored"), path.with_name("clone")
     shutil.copytree(path, restored)
-    table_at(restored).restore(version=table.expected.version)
+    if table.features[0] not in APPEND_ONLY:
+        table_at(restored).restore(version=table.expected.version)
     table_at(restored).vacuum(FULL_VACUUM)
     table_at(restored).clone(str(clone), deep=True)
     return clone, restored
