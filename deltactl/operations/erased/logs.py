@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
 from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
+from deltactl.protocol.names import CheckpointFile, ChecksumFile, CommitFile, parse_log_name
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS
@@ -52,20 +54,16 @@ def search_log(
 ) -> NamedFiles:
     """Search all files of the log; return the files that they name."""
     seen, named, removed = SeenKeys(), [_NAMED.empty_table()], [_REMOVED.empty_table()]
-    retention_ms = None
-    latest, times = (
-        DeltaLog.commit_file(snapshot.version),
-        {it.name: it.modified_ms for it in files},
-    )
+    latest, ends = DeltaLog.commit_file(snapshot.version), dict[str, int]()
     with suppress(UsageError):  # an invalid property: the end is not known
-        retention_ms = snapshot.properties.log_retention_ms
+        ends = _find_ends(snapshot, files, found.now_ms)
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
         searched = search_actions(part, part.place, variants, sought)
         found.unread += searched.unread
         for hit in searched.hits:
-            until = None if retention_ms is None else _midnight(times[hit.name] + retention_ms)
-            found.add(hit if hit.name != latest else replace(hit, place=Where.LATEST), until)
+            placed = hit if hit.name != latest else replace(hit, place=Where.LATEST)
+            found.add(placed, ends.get(hit.name))
         names = locate_known(snapshot.store, part.actions["path"])
         both = pa.table([names, part.actions["partition_values"]], schema=_NAMED)
         both = both.filter(names.is_valid())
@@ -84,9 +82,26 @@ def locate_known(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     return names
 
 
-def _midnight(instant_ms: int) -> int:
-    """Return the next midnight (UTC): a log cleanup deletes what was expired at the last one."""
-    return -(-instant_ms // DAY_MS) * DAY_MS
+def _find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dict[str, int]:
+    """Return until when a log cleanup keeps each file of the log: until a midnight (UTC).
+
+    Then a later version that has a checkpoint must be as old as the retention. The latest version
+    gets a checkpoint before the cleanup.
+    """
+    kinds = [parse_log_name(it.name.rpartition("/")[2]) for it in files]
+    known = list(zip(kinds, files, strict=True))
+    times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
+    checkpoints = {it.version for it in kinds if isinstance(it, CheckpointFile)}
+    bases = sorted(times.keys() & {snapshot.version, *checkpoints})
+    ends = {}
+    for kind, info in known:
+        since_ms = info.modified_ms
+        if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
+            later = bases[bisect_right(bases, kind.version) :]
+            since_ms = times[later[0]] if later else now_ms
+        end_ms = since_ms + snapshot.properties.log_retention_ms
+        ends[info.name] = -(-end_ms // DAY_MS) * DAY_MS
+    return ends
 
 
 def search_actions(

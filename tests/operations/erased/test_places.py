@@ -16,7 +16,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.erased.report import ErasedReport
 from deltactl.operations.erased.run import search_erased
 from deltactl.storage.store import Store
-from tests.support.checkpoints import PicklingEngine, new_table
+from tests.support.checkpoints import DAY_MS, PicklingEngine, memory_of, new_table
 from tests.support.run import run_on
 from tests.support.table_builder import (
     LOG,
@@ -339,6 +339,20 @@ def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
     (place,) = search(builder.store, BY_NAME).places
     assert place.name == "latest commit"
+
+
+@pytest.mark.parametrize(("checkpoint", "days"), [(None, 30 + 20), (3, 30 + 10)])
+def test_a_commit_stays_until_a_later_version_can_replace_it(
+    checkpoint: int | None, days: int
+) -> None:
+    builder = base()
+    for version, age in ((2, 0), (3, 10), (4, 20)):
+        builder.commit(userMetadata=NAME if version == 2 else "")
+        memory_of(builder).set_modified(commit_path(version), age * DAY_MS + 1)
+    if checkpoint is not None:
+        builder.checkpoint(checkpoint)
+    (place,) = search(builder.store, BY_NAME).places
+    assert (place.name, place.until_ms) == ("commits", (days + 1) * DAY_MS)
 
 
 def test_nothing_is_found_before() -> None:
