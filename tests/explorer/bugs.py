@@ -27,6 +27,7 @@ from deltactl.log.writing.actions import NewFile, add_line
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_times import choose_times
 from deltactl.log.writing.concurrent_deletes import Bin, ConcurrentCommits, Verdict
+from deltactl.operations.alter import run as alter
 from deltactl.operations.check.fixes.stats import StatsCommit
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
@@ -375,5 +376,11 @@ BUGS: Sequence[Bug] = (
         lambda: patch.object(StatsCommit, "_drop", lambda *args: None),
         "statistics against deletion vector",
         "ConsistentRead",
+    ),
+    Bug(
+        "deletion vectors dropped without a look at new files",
+        lambda: patch.object(alter, "TRACES", {}),
+        "drop of vectors against deletion vector",
+        "no commit violates the protocol",
     ),
 )

@@ -108,7 +108,11 @@ class TableChecks(Checks):
                 f"{len(before)} rows before, {len(rows)} after",
             )
         protocol = self._reading.state(previous).protocol or {}
-        if UNKNOWN_FEATURE in protocol.get("writerFeatures", ()):
+        state = self._reading.state(version)
+        has_vectors = any("deletionVector" in add for add in state.files.values())
+        is_allowed = "deletionVectors" in (state.protocol or {}).get("readerFeatures", ())
+        unknown = UNKNOWN_FEATURE in protocol.get("writerFeatures", ())
+        if unknown or (has_vectors and not is_allowed):
             raise Violation(
                 "no commit violates the protocol", f"version {version.number}, by {program.name}"
             )

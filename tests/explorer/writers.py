@@ -308,6 +308,8 @@ def delete_row(scene: Scene, which: str) -> Program:
     ids = _ids_of(scene, scene.adds[which])[-1:]
 
     def plan(attempt: _Attempt) -> list[Action] | None:
+        if "deletionVectors" not in (attempt.state.protocol or {}).get("readerFeatures", ()):
+            return None  # dropped meanwhile
         actions: list[Action] = []
         for add, places in _where_ids(attempt, set(ids)):
             actions += attempt.delete_positions(add, places)

@@ -140,9 +140,7 @@ def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
 def describe_alter(report: AlterReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
     if report.plan.is_empty:
-        yield Section(
-            (Tone.GOOD("Nothing to alter"), ": the table already has these properties and features")
-        )
+        yield Section((Tone.GOOD("Nothing to alter"), ": the table already is as asked"))
         return
     if report.dry_run:
         yield from describe_alter_plan(report.plan)
