@@ -6,6 +6,7 @@ Files that no version needs are read too: staged commits, unused sidecars, incom
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -20,6 +21,7 @@ from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_fil
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
+from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Metadata, parse_metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, array_of
 from deltactl.protocol.names import (
@@ -33,6 +35,7 @@ from deltactl.protocol.names import (
     parse_log_name,
 )
 from deltactl.storage.store import FileInfo, Store
+from deltactl.units import DAY_MS
 
 LogPlace: TypeAlias = Literal["commits", "checkpoints", "checksums", "other files of the log"]
 
@@ -68,6 +71,28 @@ def list_log_files(store: Store) -> list[FileInfo]:
     files = [info for directory in directories for info in store.list_from(directory)]
     is_checksum = checksum_mask(pa.array([info.name for info in files], pa.string()))
     return [info for info, skip in zip(files, is_checksum.to_pylist(), strict=True) if not skip]
+
+
+def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dict[str, int]:
+    """Return until when a log cleanup keeps each file of the log: until a midnight (UTC).
+
+    Then a later version that has a checkpoint must be as old as the retention. The latest version
+    gets a checkpoint before the cleanup.
+    """
+    kinds = [parse_log_name(it.name.rpartition("/")[2]) for it in files]
+    known = list(zip(kinds, files, strict=True))
+    times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
+    checkpoints = {it.version for it in kinds if isinstance(it, CheckpointFile)}
+    bases = sorted(times.keys() & {snapshot.version, *checkpoints})
+    ends = {}
+    for kind, info in known:
+        since_ms = info.modified_ms
+        if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
+            later = bases[bisect_right(bases, kind.version) :]
+            since_ms = times[later[0]] if later else now_ms
+        end_ms = since_ms + snapshot.properties.log_retention_ms
+        ends[info.name] = -(-end_ms // DAY_MS) * DAY_MS
+    return ends
 
 
 def checksum_mask(names: pa.Array) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError, UsageError
-from deltactl.log.audit.stored_actions import StoredActions, read_stored_actions
+from deltactl.log.audit.stored_actions import StoredActions, find_ends, read_stored_actions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.physical_names import locate
@@ -27,10 +26,8 @@ from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
 from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
-from deltactl.protocol.names import CheckpointFile, ChecksumFile, CommitFile, parse_log_name
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import DAY_MS
 
 _NAMED: Final = pa.schema([("name", pa.string()), ("partition_values", STRING_MAP)])
 _REMOVED: Final = pa.schema([("name", pa.string()), ("removed_ms", pa.int64())])
@@ -56,7 +53,7 @@ def search_log(
     seen, named, removed = SeenKeys(), [_NAMED.empty_table()], [_REMOVED.empty_table()]
     latest, ends = DeltaLog.commit_file(snapshot.version), dict[str, int]()
     with suppress(UsageError):  # an invalid property: the end is not known
-        ends = _find_ends(snapshot, files, found.now_ms)
+        ends = find_ends(snapshot, files, found.now_ms)
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
         searched = search_actions(part, part.place, variants, sought)
@@ -80,28 +77,6 @@ def locate_known(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     with suppress(SafetyError):
         return pc.coalesce(locate(store, names), names)
     return names
-
-
-def _find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dict[str, int]:
-    """Return until when a log cleanup keeps each file of the log: until a midnight (UTC).
-
-    Then a later version that has a checkpoint must be as old as the retention. The latest version
-    gets a checkpoint before the cleanup.
-    """
-    kinds = [parse_log_name(it.name.rpartition("/")[2]) for it in files]
-    known = list(zip(kinds, files, strict=True))
-    times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
-    checkpoints = {it.version for it in kinds if isinstance(it, CheckpointFile)}
-    bases = sorted(times.keys() & {snapshot.version, *checkpoints})
-    ends = {}
-    for kind, info in known:
-        since_ms = info.modified_ms
-        if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
-            later = bases[bisect_right(bases, kind.version) :]
-            since_ms = times[later[0]] if later else now_ms
-        end_ms = since_ms + snapshot.properties.log_retention_ms
-        ends[info.name] = -(-end_ms // DAY_MS) * DAY_MS
-    return ends
 
 
 def search_actions(
