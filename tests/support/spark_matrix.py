@@ -168,6 +168,11 @@ def find_feature(name: str) -> Feature:
     return next(feature for feature in features() if feature.name == wanted)
 
 
+def _shape_of(name: str) -> Shape:
+    wanted = name.partition("-")[2]
+    return next(shape for shape in SHAPES if shape == wanted)
+
+
 def table_name(path: Path) -> str:
     """A table by its path, as SQL wants it."""
     return f"delta.`{path}`"
@@ -335,8 +340,7 @@ class Matrix:
 
     def build(self, name: str) -> MatrixTable:
         """The table of this name below the root, built unless that is done."""
-        feature = find_feature(name)
-        shape = next(known for known in SHAPES if name == f"{feature.name}-{known}")
+        feature, shape = find_feature(name), _shape_of(name)
         base, expected = self._base(feature, v2=shape in _V2)
         path = self._root / name
         if not path.exists():
@@ -345,10 +349,10 @@ class Matrix:
 
     def optimized(self, name: str) -> Path:
         """The table as Spark's own OPTIMIZE leaves it; the shape of the log changes nothing."""
-        feature = find_feature(name)
-        path = self._root / "_optimized" / feature.name
+        base, _ = self._base(find_feature(name), v2=_shape_of(name) in _V2)
+        path = self._root / "_optimized" / base.name
         if not path.exists():
-            shutil.copytree(self._base(feature, v2=False)[0], path)
+            shutil.copytree(base, path)
             self._spark.sql(f"OPTIMIZE {table_name(path)}")
         return path
 
