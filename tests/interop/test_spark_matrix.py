@@ -90,11 +90,12 @@ def test_commands_keep_all_that_spark_sees(
     if not table_at(path).optimize(options_for(table, full=False), dry_run=True).plan.is_empty:
         problems.append("optimize would rewrite more")
     clone, restored = restore_and_clone(table, path)
-    # In further shapes of its log, a table has the files, and gets the commit, that it has in two.
-    shapes = find_feature(table.name).shapes[:2] if table.name not in SLICE else table.features[1:]
-    is_one_of_two = table.features[1] in shapes
+    # In all shapes of its log, a table has the same rows: what Spark does next is done to the
+    # first one, which we copied, and to the second one, which we encoded.
+    shape, shapes = table.features[1], find_feature(table.name).shapes[:2]
+    is_first, is_last = (table.name in SLICE or shape == shapes[it] for it in (0, -1))
     problems += [
-        *compare_content(delta_spark, table.expected, path, [clone] if is_one_of_two else []),
+        *compare_content(delta_spark, table.expected, path, [clone] if is_first else []),
         *compare_scan(path, table.expected.rows, table.expected.schema, latest_version(path)),
         *compare_readers(table, [path, restored, clone]),
         *compare_with_spark(matrix, table, path),
@@ -102,11 +103,11 @@ def test_commands_keep_all_that_spark_sees(
     ]
     if show_properties(delta_spark, path) != properties:
         problems.append("SHOW TBLPROPERTIES changed")
-    if is_one_of_two:
+    if is_first:
         problems += vacuum_nothing_live(delta_spark, path)
-        problems += go_on_with_spark(delta_spark, table, path)
-    if table.features[1] == shapes[-1]:
-        problems += optimize_on_spark(delta_spark, table, path)
+        problems += delete_with_spark(delta_spark, table, path)
+    if is_last:
+        problems += merge_with_spark(delta_spark, table, path, also_deleted=is_first)
     assert not problems, "\n".join(problems)
 
 
@@ -232,22 +233,23 @@ def show_properties(spark: SparkSession, path: Path) -> list[tuple[str, str]]:
     return sorted((row.key, row.value) for row in found)
 
 
-def go_on_with_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
-    """Spark changes the table that we optimized, as it pleases."""
+def delete_with_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
+    """Spark adds to the table that we optimized, deletes rows from it, and optimizes it too."""
     name = table_name(path)
-    statement = later_insert(find_feature(table.name), NEW, NEW + 3)
-    spark.sql(statement.replace("{t}", name))
-    kept: Callable[[int], bool] = lambda key: True  # noqa: E731
+    spark.sql(later_insert(find_feature(table.name), NEW, NEW + 3).replace("{t}", name))
     if table.features[0] not in APPEND_ONLY:
         spark.sql(f"DELETE FROM {name} WHERE id % 7 = 3 AND id < {NEW}")
-        spark.sql(MERGE.replace("{t}", name))
-        kept = lambda key: key % 7 != 3 and not (key < 20 and key % 2 == 0)  # noqa: E731
     spark.sql(f"OPTIMIZE {name}")
-    yield from compare_kept(spark, table, path, kept)
+    (found,) = read_views(spark, [View(path, row_ids=table.expected.row_ids is not None)])
+    yield from compare_kept(table, found, stays_after_delete, 3)
 
 
-def optimize_on_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
-    """We again, with Spark's session as the engine, after Spark has had its way."""
+def merge_with_spark(
+    spark: SparkSession, table: MatrixTable, path: Path, *, also_deleted: bool
+) -> Iterator[str]:
+    """Spark merges into the table; we optimize it again, with Spark's session as the engine."""
+    if table.features[0] not in APPEND_ONLY:
+        spark.sql(MERGE.replace("{t}", table_name(path)))
     # Into the same partitions, as values go round by sevens, so that merging is worth it there.
     statement = later_insert(find_feature(table.name), NEW + 10, NEW + 66, files=4)
     spark.sql(statement.replace("{t}", table_name(path)))
@@ -261,6 +263,10 @@ def optimize_on_spark(spark: SparkSession, table: MatrixTable, path: Path) -> It
     before, after = read_views(spark, [View(path, v, row_ids=ids) for v in (version, None)])
     for problem in compare_rows(after, before):
         yield f"after optimize on Spark: {problem}"
+    stays: Callable[[int], bool] = lambda key: (  # noqa: E731
+        stays_after_merge(key) and (not also_deleted or stays_after_delete(key))
+    )
+    yield from compare_kept(table, before, stays, 56 + 3 * also_deleted)
     yield from vacuum_nothing_live(spark, path)
 
 
@@ -274,20 +280,30 @@ MERGE = (
 )
 
 
+def stays_after_merge(key: int) -> bool:
+    """Whether the row is there after ``MERGE``."""
+    return key >= 20 or key % 2 != 0
+
+
+def stays_after_delete(key: int) -> bool:
+    """Whether the row is there after Spark's DELETE."""
+    return key % 7 != 3
+
+
 def compare_kept(
-    spark: SparkSession, table: MatrixTable, path: Path, kept: Callable[[int], bool]
+    table: MatrixTable, found: list[str], stays: Callable[[int], bool], new: int
 ) -> Iterator[str]:
-    """The old rows that must be there, with the ids they always had, and three new ones."""
-    ids = table.expected.row_ids
-    (found,) = read_views(spark, [View(path, row_ids=ids is not None)])
+    """The old rows that must be there, with the ids they always had, and so many new ones."""
     # A row written again has a new commit version; its id stays.
     found = [without_version(row) for row in found]
-    expected = [without_version(row) for row in ids or table.expected.rows]
+    expected = [without_version(row) for row in table.expected.row_ids or table.expected.rows]
+    if table.features[0] not in APPEND_ONLY:
+        expected = [row for row in expected if stays(key_of(row))]
     old = sorted(row for row in found if key_of(row) < NEW)
-    for problem in compare_rows(old, sorted(row for row in expected if kept(key_of(row)))):
+    for problem in compare_rows(old, sorted(expected)):
         yield f"after changes by Spark: {problem}"
-    if len(found) - len(old) != 3:
-        yield f"after changes by Spark: {len(found) - len(old)} of 3 inserted rows"
+    if len(found) - len(old) != new:
+        yield f"after changes by Spark: {len(found) - len(old)} of {new} inserted rows"
 
 
 def without_version(row: str) -> str:
