@@ -120,7 +120,10 @@ def plan_drop(
     """
     name, now_ms = options.drop_feature or "", context.clock.now_ms()
     if name not in REGISTRY:
-        raise UsageError(with_suggestion(f"the feature {name!r} is not known", name, REGISTRY))
+        raise UsageError(
+            with_suggestion(f"the feature {name!r} is not known", name, REGISTRY),
+            hint=f"Use one of: {', '.join(sorted(TURNED_OFF))}.",
+        )
     before, has, row = snapshot.metadata, list_features(snapshot.protocol), REGISTRY[name]
     plan = AlterPlan(snapshot.version, before.id)
     if name not in has:
