@@ -36,6 +36,7 @@ from deltactl.protocol.properties import (
     DEFAULT_LOG_RETENTION_MS,
     DEFAULT_RETENTION_MS,
     ROW_TRACKING_COLUMN_KEYS,
+    TRUNCATION_RETENTION,
     TableProperties,
 )
 from deltactl.protocol.property_rules import (
@@ -47,6 +48,7 @@ from deltactl.protocol.property_rules import (
 )
 from deltactl.protocol.stats import num_records
 from deltactl.suggest import with_suggestion
+from deltactl.units import DAY_MS
 
 _CDF_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _CONSTRAINT: Final = "delta.constraints."
@@ -247,6 +249,7 @@ def _find_risks(before: Metadata, after: Metadata, added: Sequence[str]) -> Iter
     for key, default_ms, lost in (
         (_FILES, DEFAULT_RETENTION_MS, "a vacuum then removes files of more versions"),
         (_LOG, DEFAULT_LOG_RETENTION_MS, "a log cleanup then removes more versions"),
+        (TRUNCATION_RETENTION, DAY_MS, "the drop of a feature can then remove more versions"),
     ):
         if new.duration_ms(key, default_ms) < old.duration_ms(key, default_ms):
             yield f"{key} becomes shorter: {lost}"

@@ -45,6 +45,7 @@ def test_the_plan_and_the_change_as_text(cli: RunCli) -> None:
         ("--add-feature=domainMetadata", "without domainMetadata can no longer write"),
         ("--set=delta.deletedFileRetentionDuration=1h", "becomes shorter"),
         ("--set=delta.logRetentionDuration=1d", "becomes shorter"),
+        ("--set=delta.dropFeatureTruncateHistory.retentionDuration=1h", "becomes shorter"),
     ],
 )
 def test_what_is_hard_to_undo_must_be_confirmed(cli: RunCli, change: str, said: str) -> None:
