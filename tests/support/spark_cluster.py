@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support.spark_servers import connect_server, connect_session, standalone_cluster
+from tests.support.spark_servers import (
+    connect_server,
+    connect_session,
+    find_free_port,
+    standalone_cluster,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,9 +49,17 @@ def cluster_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster_address(cluster_folder: Path) -> Iterator[str]:
+def cluster_ui() -> str:
+    """The address of Spark's UI."""
+    return f"http://127.0.0.1:{find_free_port()}"
+
+
+@pytest.fixture(scope="session")
+def cluster_address(cluster_folder: Path, cluster_ui: str) -> Iterator[str]:
     """A Spark Connect server on a standalone cluster of two workers with one core each."""
     records = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": cluster_ui.rpartition(":")[2],
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (cluster_folder / "events").as_uri(),
         "spark.eventLog.compress": "false",

@@ -46,7 +46,7 @@ def standalone_cluster(scratch: Path) -> Iterator[str]:
     Raises:
         RuntimeError: one did not start; the message ends with its log.
     """
-    port = _free_port()
+    port = find_free_port()
     master = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     with ExitStack() as stack:
@@ -77,7 +77,7 @@ def connect_server(scratch: Path, master: str, conf: Mapping[str, str]) -> Itera
     Raises:
         RuntimeError: it did not start; the message ends with its log.
     """
-    port = _free_port()
+    port = find_free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
@@ -135,7 +135,8 @@ def _daemon(command: Sequence[str], folder: Path, memory: str = "256m") -> Itera
             process.wait()
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
+    """A port of the loopback that nobody listens at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

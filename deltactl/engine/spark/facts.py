@@ -89,7 +89,8 @@ def _find_cluster(environ: Mapping[str, str], master: str | None, remote: str | 
             return f"{name} is set"
     if _master_of_arguments(environ.get("PYSPARK_SUBMIT_ARGS", "")):
         return "PYSPARK_SUBMIT_ARGS has a master"
-    return _find_default_master(environ)
+    defaults = find_defaults(environ, "spark.master")
+    return f"{defaults} has a master" if defaults else None
 
 
 def _master_of_arguments(text: str) -> bool:
@@ -102,7 +103,8 @@ def _master_of_arguments(text: str) -> bool:
     )
 
 
-def _find_default_master(environ: Mapping[str, str]) -> str | None:
+def find_defaults(environ: Mapping[str, str], setting: str) -> Path | None:
+    """Return the configuration file of Spark if it has a setting."""
     directory = environ.get("SPARK_CONF_DIR") or (
         f"{environ['SPARK_HOME']}/conf" if environ.get("SPARK_HOME") else None
     )
@@ -113,5 +115,5 @@ def _find_default_master(environ: Mapping[str, str]) -> str | None:
         lines = defaults.read_text("utf-8", "replace").splitlines()
     except OSError:
         return None
-    named = any(line.replace("=", " ").split()[:1] == ["spark.master"] for line in lines)
-    return f"{defaults} has a master" if named else None
+    named = any(line.replace("=", " ").split()[:1] == [setting] for line in lines)
+    return defaults if named else None

@@ -19,7 +19,13 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import count_cores
-from deltactl.engine.spark.facts import find_missing, is_submitted, load_spark_facts, remedy_for
+from deltactl.engine.spark.facts import (
+    find_defaults,
+    find_missing,
+    is_submitted,
+    load_spark_facts,
+    remedy_for,
+)
 from deltactl.errors import EngineUnavailableError, InterruptedRunError
 
 if TYPE_CHECKING:
@@ -32,6 +38,9 @@ _SECONDS_TO_END: Final = 20
 _SECONDS_TO_CONNECT: Final = 30
 
 _QUIET: Final = {"spark.app.name": "deltactl", "spark.ui.showConsoleProgress": "false"}
+_REDACTED: Final = "spark.redaction.regex"
+# Spark's own pattern, and keys of Azure: Spark would show them in its UI and in event logs.
+_SECRETS: Final = "(?i)secret|password|token|access[.]?key|account[.]?key|[.]sas[.]"
 # Java does little work here. So a short start is more important than compiled queries.
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
@@ -97,10 +106,14 @@ def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | 
     return f"local[{local[2] or '1'},{_TRIES}]" if local else master
 
 
-def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
+def build_conf(
+    settings: SparkSettings, master: str | None, environ: Mapping[str, str]
+) -> dict[str, str]:
     """Return the configuration of a new classic session. Settings of the user have precedence."""
     embedded = master is not None and master.startswith("local[")
     conf = {**_QUIET, **(_EMBEDDED if embedded else {}), **settings.conf}
+    if not is_submitted(environ) and find_defaults(environ, _REDACTED) is None:
+        conf.setdefault(_REDACTED, _SECRETS)
     if master is not None:
         conf["spark.master"] = master
     return conf
@@ -123,7 +136,7 @@ def _start(
             _ensure_answers(remote, cancel)
     else:
         master = choose_master(settings, environ) or ""
-        conf = build_conf(settings, master or None)
+        conf = build_conf(settings, master or None, environ)
         os.environ.pop("SPARK_REMOTE", None)  # PySpark would use its server, whatever the master
     for key, value in conf.items():
         builder = builder.config(key, value)

@@ -19,6 +19,7 @@ from deltactl import Table
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_servers import JAVA_OPTIONS, worker_environ
+from tests.support.spark_ui import read_ui
 from tests.support.table_builder import multiset
 from tests.support.table_samples import build_sample
 
@@ -133,10 +134,12 @@ def test_in_a_packed_environment(
 
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
 def test_on_a_spark_connect_server(
-    table: Path, cluster_address: str, cluster_folder: Path, mark: str
+    table: Path, cluster_address: str, cluster_folder: Path, cluster_ui: str, mark: str
 ) -> None:
     ensure_done(table, ["--spark-remote", cluster_address])
-    assert SECRET not in texts_below(cluster_folder)
+    shown = read_ui(cluster_ui)
+    assert "MapInArrow" in shown
+    assert SECRET not in texts_below(cluster_folder) + shown
 
 
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_SPARK)])

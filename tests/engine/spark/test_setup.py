@@ -49,13 +49,17 @@ def test_options_and_environment_choose_the_master(
     assert choose_master(settings, environ) == master
 
 
-def test_settings_of_the_user_come_last() -> None:
+def test_settings_of_the_user_come_last(tmp_path: Path) -> None:
     said = SparkSettings(conf={"spark.ui.enabled": "true", "spark.x": "secret"})
-    conf = build_conf(said, "local[2,4]")
+    conf = build_conf(said, "local[2,4]", {})
     assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.driver.host"] == "127.0.0.1"
-    assert "spark.driver.host" not in build_conf(said, "yarn")
-    assert "spark.master" not in build_conf(said, None)
+    assert "spark.driver.host" not in build_conf(said, "yarn", {})
+    assert "spark.master" not in build_conf(said, None, {})
+    assert "spark.redaction.regex" in build_conf(said, "yarn", {})
+    (tmp_path / "spark-defaults.conf").write_text("spark.redaction.regex mine")
+    for environ in ({"SPARK_CONF_DIR": str(tmp_path)}, {"PYSPARK_GATEWAY_PORT": "1"}):
+        assert "spark.redaction.regex" not in build_conf(said, "yarn", environ)
     assert "secret" not in repr(SparkSettings(remote="sc://h/;token=secret", conf=said.conf))
 
 
@@ -186,14 +190,20 @@ from deltactl.engine.base import Task
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spark.session import SparkSettings, spark_session
 from deltactl.errors import EngineUnavailableError
+from tests.support.spark_ui import read_ui
 
 def work(payload, attempt):
     return payload
 
-conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # short: no second compiler
+keys = ("azure.account.key.a.dfs.core.windows.net", "azure.sas.c.a.blob", "s3a.secret.key")
+conf = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+conf |= {f"spark.hadoop.fs.{key}": "hush-hush-4711" for key in keys}
 with spark_session(SparkSettings(master="local[1]", conf=conf), os.environ) as session:
     engine = SparkEngine(session)
     assert len(list(engine.run(work, [Task(0, 1, 0)]))) == 1
+    shown = read_ui(session.sparkContext.uiWebUrl)
+    assert all(key in shown for key in keys)
+    assert "hush-hush-4711" not in shown
     for child in psutil.Process().children(recursive=True):
         if "java" in child.name():
             child.kill()
@@ -207,7 +217,7 @@ with spark_session(SparkSettings(master="local[1]", conf=conf), os.environ) as s
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_only_we_speak_of_a_java_that_died() -> None:
+def test_ui_shows_no_secret_and_only_we_speak_of_a_java_that_died() -> None:
     """Neither its log nor the thread that PySpark keeps for it."""
     told = subprocess.run(
         [sys.executable, "-c", _JAVA_DIES],
