@@ -177,6 +177,7 @@ def _run(words: list[str], environ: dict[str, str], *before: str) -> tuple[int, 
     return ran.returncode, [line for line in lines if "other users can see" not in line]
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.timeout(60)  # without a network too
 def test_storage_that_does_not_let_us_in(
     case: tuple[Case, list[str]],

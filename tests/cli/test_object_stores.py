@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pytest
 from deltactl import Table
 from deltactl.storage.open import open_store
 from tests.cli.conftest import Ran, RunCli
+from tests.support.clock import await_next_second
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import Column, TableBuilder, multiset
@@ -100,7 +100,7 @@ def test_vacuum_and_its_undo(
     store = open_store(root, server.options)
     before = {name for names in store.walk() for name in names if name.endswith(".parquet")}
     shell.run("optimize")
-    time.sleep(1.1)  # stores tell times in seconds, and what is younger than the retention stays
+    await_next_second()  # what is younger than the retention stays
     retention = ["--retain", "0h", "--force-retention", "--yes"]
     shell.run("vacuum", *retention, "--dry-run")
     assert before <= {name for names in store.walk() for name in names}
@@ -109,7 +109,7 @@ def test_vacuum_and_its_undo(
     assert before.isdisjoint(left)
     shell.run("vacuum", "--undo", "last")
     assert before <= {name for names in store.walk() for name in names}
-    time.sleep(1.1)  # what came back is as young as the copies
+    await_next_second()  # what came back is as young as the copies
     shell.run("vacuum", *retention)
     assert before.isdisjoint({name for names in store.walk() for name in names})
     library = Table(root, storage_options=server.options)

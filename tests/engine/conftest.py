@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     params=[
         "local",
         pytest.param("spark", marks=ON_SPARK),
-        pytest.param("connect", marks=ON_CLUSTER),
+        # It runs the same jobs; tests/engine/spark has those of its own faults and shuffles.
+        pytest.param("connect", marks=[*ON_CLUSTER, pytest.mark.slow]),
     ]
 )
 def engine(request: pytest.FixtureRequest) -> Engine:

@@ -40,7 +40,7 @@ def test_every_schedule_of_two_writers(scenario: str) -> None:
         ("optimize against a writer that never publishes", "staged", 0),
         ("checkpoint and cleanup against publication", "staged", 0),
         ("optimize against delete of the same file", "conditional", 1),
-        ("optimize against deletion vector", "link", 1),
+        pytest.param("optimize against deletion vector", "link", 1, marks=pytest.mark.slow),
         ("append against vacuum full", "conditional", 0),
         ("optimize against vacuum lite", "conditional", 0),
         ("append against checkpoint and cleanup", "conditional", 0),

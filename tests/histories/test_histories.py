@@ -19,7 +19,7 @@ from tests.histories.state import State
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2)
 SPARK_SEED = 1
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.duckdb_delta import connect_duckdb
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def count_with_duckdb(path: Path) -> int:
@@ -34,6 +39,13 @@ def rows_with_delta_rs(path: Path) -> list[dict[str, Any]]:
 
     query = QueryBuilder().register("t", DeltaTable(str(path)))
     return list(pa.table(query.execute("SELECT * FROM t").read_all()).to_pylist())
+
+
+def count_each(table: DataFrame, *conditions: str) -> list[int]:
+    """Count the rows of each condition. Each has a scan, and so a filter, of its own."""
+    scans = [table.where(it).selectExpr(f"{n} AS n") for n, it in enumerate(conditions)]
+    found = Counter(row["n"] for row in reduce(type(table).unionAll, scans).collect())
+    return [found[n] for n in range(len(conditions))]
 
 
 READERS: dict[str, Callable[[Path], int]] = {

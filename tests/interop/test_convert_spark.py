@@ -66,6 +66,7 @@ def test_spark_reads_what_manifests_list(delta_spark: SparkSession, tmp_path: Pa
     assert sorted(ids) == list(range(12))
 
 
+@pytest.mark.slow  # in short: the same columns by Arrow, in tests of convert's schemas
 def test_files_of_an_old_delta_table_without_their_hidden_columns(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:

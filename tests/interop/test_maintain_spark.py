@@ -17,7 +17,8 @@ from tests.support.lake import SUMS, build_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+# Spark reads what each of its actions leaves, in the tests of these.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
 
 @pytest.mark.usefixtures("trusted_clock")

@@ -108,11 +108,10 @@ def test_others_read_on_after_an_empty_commit(
     assert try_count(reader, tmp_path) == (rows_left(version), "")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize(
-    ("version", "content"), [(2, b""), pytest.param(3, b"\n", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("version", "content"), [(2, b""), (3, b"\n")])
 def test_spark_reads_on_after_an_empty_commit(
     delta_spark: SparkSession, tmp_path: Path, content: bytes, version: int
 ) -> None:

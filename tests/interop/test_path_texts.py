@@ -175,7 +175,7 @@ CHARACTERS = [chr(c) for c in range(1, 128) if chr(c) not in "/:"] + list(
     "é日\xa0\x85\u3000😀\u200b"
 )
 # Each character is escaped by itself, wherever it is: some together take fewer commits.
-TEXTS = ["".join(CHARACTERS[start : start + 6]) for start in range(0, len(CHARACTERS), 6)]
+TEXTS = ["".join(CHARACTERS[start : start + 14]) for start in range(0, len(CHARACTERS), 14)]
 
 
 def test_vacuum_of_delta_on_spark_deletes_what_has_other_escapes(

@@ -87,17 +87,17 @@ GOES_ON = ("row tracking", "column mapping")
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("again", [GOES_ON, pytest.param(tuple(SCENES), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("names", [GOES_ON, pytest.param(tuple(SCENES), marks=pytest.mark.slow)])
 def test_spark_reads_our_restores_and_goes_on(
-    delta_spark: SparkSession, tmp_path: Path, again: tuple[str, ...]
+    delta_spark: SparkSession, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    roots, versions = {name: tmp_path / name / "ours" for name in SCENES}, {}
-    for name, scene in SCENES.items():
+    roots, versions = {name: tmp_path / name / "ours" for name in names}, {}
+    for name in names:
         unpack(name, tmp_path / name / "theirs")
-        versions[name] = restore_copy(tmp_path / name / "theirs", roots[name], scene)
-    assert read_all(delta_spark, roots) == expected_rows()
-    for name in again:
-        root = roots[name]
+        versions[name] = restore_copy(tmp_path / name / "theirs", roots[name], SCENES[name])
+    expected = expected_rows()
+    assert read_all(delta_spark, roots) == {name: expected[name] for name in names}
+    for name, root in roots.items():
         before = versions[name] - 1
         delta_spark.sql(f"RESTORE TABLE delta.`{root}` TO VERSION AS OF {before}")
         assert Table(str(root)).snapshot().version == versions[name] + 1, name

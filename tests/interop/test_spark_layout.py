@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from deltactl.engine.spark.engine import SparkEngine
-from deltactl.operations.check.options import CheckOptions
-from deltactl.operations.optimize.layout import distribute
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.table import Table
 
@@ -101,6 +98,7 @@ def test_spark_takes_tiles_of_clustering_columns_for_its_cubes(
     assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
 
 
+@pytest.mark.slow  # in short: Spark takes tiles for its cubes, above
 def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     _create(delta_spark, folder)
@@ -113,41 +111,3 @@ def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_
     assert not table.optimize(options, dry_run=True).plan.is_empty
     history = delta_spark.sql(f"DESCRIBE HISTORY delta.`{folder}`").collect()
     assert [row["operation"] for row in history[:2]] == ["OPTIMIZE", "OPTIMIZE"]
-
-
-def test_rows_of_large_clusters_are_exchanged_by_spark(
-    delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A concurrent delete of an input loses its cluster only, which is placed in the next round."""
-    monkeypatch.setattr(distribute, "SHUFFLED_FROM_BYTES", 1)
-    folder = tmp_path / "t"
-    delta_spark.sql(
-        f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, p INT) USING DELTA "
-        "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    )
-    delta_spark.sql(
-        f"INSERT INTO delta.`{folder}` SELECT id, CONCAT('b', id % 13), id % 2 "
-        "FROM RANGE(0, 300, 1, 3)"
-    )
-    delta_spark.sql(f"DELETE FROM delta.`{folder}` WHERE a = 5")
-    raced: list[int] = []
-
-    class Racing(SparkEngine):
-        def shuffle(self, *arguments: Any, **options: Any) -> Any:
-            found = super().shuffle(*arguments, **options)
-            if not raced:
-                raced.append(1)
-                delta_spark.sql(f"DELETE FROM delta.`{folder}` WHERE p = 0 AND a = 6")
-            return found
-
-    options = OptimizeOptions(cluster_by="a,b", target_bytes=1000)
-    report = Table(str(folder)).optimize(options, engine=Racing(delta_spark))
-    assert raced
-    assert len(report.dropped) == 1
-    assert not report.conflicts
-    assert report.rounds == 2
-    found = delta_spark.read.format("delta").load(str(folder)).select("a").collect()
-    assert sorted(row["a"] for row in found) == sorted(set(range(300)) - {5, 6})
-    checked = Table(str(folder)).check(CheckOptions(proofs=True), engine=SparkEngine(delta_spark))
-    assert checked.is_sound
-    assert checked.counts.num_digests == len(report.versions)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.interop import race_rounds
 from tests.interop.race_rounds import ManagedSide, SparkSide, race_often
 from tests.support.catalog_servers import unity_server
 from tests.support.delta_spark import SHARED_SESSION
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = SHARED_SESSION
+
+
+@pytest.fixture(autouse=True)
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make races`` appends 24 a round."""
+    monkeypatch.setattr(race_rounds, "FILES", 6)
 
 
 def test_rows_that_spark_changes_beside_an_optimize(

@@ -5,7 +5,6 @@ Each request but the first fails once: what is sent again passes, and the next n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from deltactl import Table
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.open import open_store
+from tests.support.clock import await_next_second
 from tests.support.fault_proxy import (
     Answer,
     Cut,
@@ -83,7 +83,7 @@ def _build(server: ObjectServer, root: str, command: str) -> TableBuilder:
         builder.append([{"id": number, "p": "x"}], [{"id": number, "p": "y"}])
     if command == "vacuum":
         Table(root, storage_options=server.options).optimize()
-        time.sleep(1.1)  # stores tell times in seconds
+        await_next_second()
     return builder
 
 

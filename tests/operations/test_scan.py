@@ -11,6 +11,7 @@ import pytest
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
 from deltactl.table import Table
+from tests.support.parameters import in_turn
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, multiset
 from tests.support.table_samples import COLUMNS, FEATURES, LAYOUTS, SHAPES, build_sample, sample_row
@@ -19,8 +20,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize(("features", "layout"), in_turn(FEATURES, LAYOUTS))
 def test_rows_are_those_written_at_each_version(features: str, layout: str) -> None:
     store = fresh_store()
     builder = build_sample(store, features=features, layout=layout)

@@ -26,9 +26,7 @@ ROUNDS = 40
 def resting_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(footer_bytes, "MAX_WAITING_BYTES", 4_000)
     gc.disable()
-    gc.freeze()  # collections pass over the objects of other tests
     yield
-    gc.unfreeze()
     gc.enable()
 
 

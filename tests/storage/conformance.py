@@ -168,7 +168,7 @@ def opens_for_random_access(store: Store) -> None:
 
 
 def writes_through_open_output(store: Store) -> None:
-    data = bytes(range(256)) * 10_000
+    data = bytes(range(256)) * 2000
     with store.open_output("p=1/new folder/x.parquet") as file:
         assert file.write(data) == len(data)
         assert file.write(b"end") == 3

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
+
+
+def await_next_second() -> None:
+    """Let what was stored before be older by a second: stores tell times in whole seconds."""
+    time.sleep(1.1 - time.time() % 1)
 
 
 class FixedClock:

@@ -38,6 +38,8 @@ def choose_servers(*kinds: str, explored: Sequence[str] = ()) -> list[Any]:
 
 
 ALL_SERVERS = choose_servers(*SERVERS)
+ALL_SERVICES = choose_servers("minio", "azurite", "fake-gcs", explored=["moto"])
+"""One for each kind of store: MinIO keeps more promises of S3 than moto."""
 
 
 @pytest.fixture

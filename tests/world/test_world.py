@@ -11,7 +11,7 @@ from tests.world.reverts import REVERTS, Revert
 from tests.world.run import make_history, run_history
 
 pytestmark = pytest.mark.thorough
-SEEDS = range(1, 8)
+SEEDS = range(1, 6)
 
 
 @pytest.fixture(autouse=True)

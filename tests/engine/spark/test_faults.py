@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from deltactl.engine.base import CancelToken, Done, Failed, Task
 from deltactl.engine.spark.engine import SparkEngine
 from tests.support.spark_cluster import ON_CLUSTER
@@ -46,6 +48,7 @@ def test_an_executor_killed_in_the_middle_of_a_task(cluster: SparkSession, tmp_p
     assert count_marks(tmp_path, 1) >= 2
 
 
+@pytest.mark.slow  # in short: a bin that keeps failing, in tests of optimize on engines
 def test_a_bad_task_is_found_among_good_ones(cluster: SparkSession, tmp_path: Path) -> None:
     """They share a worker, which dies with all of them, until the bad one stands alone."""
     outcomes = run(cluster, tmp_path, "die", 99, count=3)
@@ -65,6 +68,7 @@ def test_a_task_that_always_raises_is_tried_four_times(
     assert count_marks(tmp_path, 1) >= 4
 
 
+@pytest.mark.slow  # in short: a try that lingers, in tests of optimize on engines
 def test_of_two_runs_of_a_slow_task_one_counts(cluster: SparkSession, tmp_path: Path) -> None:
     """Spark repeats it on the other worker, and takes the one that ends first."""
     outcomes = run(cluster, tmp_path, "linger", 1, weight=HEAVY)

@@ -46,6 +46,7 @@ def ids_of(table: Table) -> list[int]:
 CONVERTED = sorted(number + more for number in range(6) for more in (0, 10))
 
 
+@pytest.mark.slow  # in short: with credentials of a catalog, below
 @pytest.mark.parametrize("server", ["moto"], indirect=True)
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
 def test_workers_of_a_cluster(

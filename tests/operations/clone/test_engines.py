@@ -64,17 +64,16 @@ def ensure_copied(folder: Path, report: CloneReport) -> None:
     assert len(copied) == report.files_copied + report.files_kept
 
 
-@pytest.mark.parametrize("files_a_task", [512, 2], ids=["one task", "many"])
 def test_the_workers_copy(
-    delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_a_task: int
+    delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "_FILES_A_TASK", files_a_task)
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", 2)
     builder = build(tmp_path / "source")
     (marks := tmp_path / "marks").mkdir()
     engine = Marking(SparkEngine(delta_spark), str(marks))
     report = Table(tmp_path / "source").clone(tmp_path / "copy", DEEP, engine=engine)
     assert report.engine == "spark"
-    num_tasks = -(-report.files_copied // files_a_task)
+    num_tasks = -(-report.files_copied // 2)
     assert count_marks(marks) == num_tasks
     ensure_copied(tmp_path, report)
     rows = Table(tmp_path / "copy").scan().read_all().to_pylist()
@@ -82,7 +81,7 @@ def test_the_workers_copy(
     builder.append([{"id": 5000, "p": "a"}])
     sync = CloneOptions(deep=True, sync=True)
     report = Table(tmp_path / "source").clone(tmp_path / "copy", sync, engine=engine)
-    num_tasks += -(-(report.files_copied + report.files_kept) // files_a_task)
+    num_tasks += -(-(report.files_copied + report.files_kept) // 2)
     assert (report.files_copied, count_marks(marks)) == (1, num_tasks)
 
 

@@ -16,7 +16,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.table import Table
-from tests.support.parameters import all_pairs
+from tests.support.parameters import all_pairs, in_turn
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, array_of, map_of, multiset, struct_of
@@ -158,8 +158,7 @@ def test_rows_stay_and_a_second_plan_is_empty_at_length(data: st.DataObject) -> 
     _check_rows(data)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("features", ["mapped-by-id", "row-tracking"])
+@pytest.mark.parametrize(("shape", "features"), in_turn(SHAPES, ["mapped-by-id", "row-tracking"]))
 def test_any_shape_of_the_log_is_optimized(shape: str, features: str) -> None:
     store = fresh_store()
     builder = build_sample(store, shape=shape, features=features, layout="partitioned-twice")

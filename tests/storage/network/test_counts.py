@@ -12,11 +12,11 @@ from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import Column, TableBuilder
 
 pytestmark = UNCLOSED_SESSIONS
-EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
+EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 
 

@@ -105,7 +105,7 @@ def check(writers: Writers, notes: list[dict[str, Any]], moto: str, folder: Path
     [
         ("conditional puts", FEW_ROLES, 3),
         pytest.param("conditional puts", ALL_ROLES, 60, marks=pytest.mark.slow),
-        ("dynamodb", FEW_ROLES, 3),
+        # In short: its model in tests/explorer, and delta-rs in tests/storage/test_dynamodb.py.
         pytest.param("dynamodb", ALL_ROLES, 60, marks=pytest.mark.slow),
     ],
 )

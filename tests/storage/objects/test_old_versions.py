@@ -15,7 +15,7 @@ from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.checkpoints import new_table
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import LOG, Column
 
 pytestmark = UNCLOSED_SESSIONS
@@ -66,9 +66,7 @@ def test_the_newest_version_is_restored(server: ObjectServer) -> None:
         assert store.read("p=1/a b") == b"new"
 
 
-@pytest.mark.parametrize(
-    "server", choose_servers("moto", "minio", "fake-gcs", "azurite"), indirect=True
-)
+@pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
 def test_old_versions_are_counted_and_searched(server: ObjectServer) -> None:
     store, end = open_versioned(server)
     built = new_table(Column("id"))

@@ -10,11 +10,11 @@ from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS
+from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS
 
 pytestmark = [
     *UNCLOSED_SESSIONS,
-    pytest.mark.parametrize("server", ALL_SERVERS, indirect=True),
+    pytest.mark.parametrize("server", ALL_SERVICES, indirect=True),
 ]
 
 # What a server lacks that the store which it stands for has.

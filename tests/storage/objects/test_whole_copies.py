@@ -23,11 +23,13 @@ from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS, choose_servers
+from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = UNCLOSED_SESSIONS
-_on_all = pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
-_on_s3 = pytest.mark.parametrize("server", choose_servers("moto", "minio"), indirect=True)
+_on_all = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
+_on_s3 = pytest.mark.parametrize(
+    "server", choose_servers("minio", explored=["moto"]), indirect=True
+)
 _on_minio = pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
 _MIB = 1 << 20
 LARGE = os.urandom(1 << 16) * 320  # 20 MiB

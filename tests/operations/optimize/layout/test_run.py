@@ -31,6 +31,7 @@ from deltactl.table import Table
 from tests.operations.optimize.test_races import RacingStore
 from tests.operations.optimize.test_rows import assert_kept, tables
 from tests.support.clock import FixedClock
+from tests.support.parameters import in_turn
 from tests.support.stores import fresh_store, opened_as
 from tests.support.table_builder import LOG, START_MS, Column, TableBuilder, commit_path, multiset
 from tests.support.table_samples import FEATURES, LAYOUTS, build_sample
@@ -73,8 +74,7 @@ def build(files: int = 6, rows: int = 50, **options: Any) -> TableBuilder:
     return builder
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize(("features", "layout"), in_turn(FEATURES, LAYOUTS))
 def test_every_feature_in_every_layout_of_directories(features: str, layout: str) -> None:
     """Rows and row ids stay, and a second run has nothing to do."""
     builder = build_sample(fresh_store(), features=features, layout=layout)
