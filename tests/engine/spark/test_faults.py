@@ -1,4 +1,7 @@
-"""Workers and executors that die, tasks that fail for a while, and tasks run twice by Spark."""
+"""Workers and executors that die, and tasks that fail for a while.
+
+A task that always dies, or that Spark runs twice: tests/operations/optimize/test_engines.py.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from deltactl.engine.base import CancelToken, Done, Failed, Task
 from deltactl.engine.spark.engine import SparkEngine
@@ -23,18 +24,16 @@ HEAVY = 64 << 20
 
 
 def run(
-    session: SparkSession, folder: Path, fault: str, times: int, *, weight: int = 0, count: int = 4
+    session: SparkSession, folder: Path, fault: str, times: int, weight: int = 0
 ) -> list[Done[int] | Failed]:
     """Tasks of which number 1 meets a fault; light ones share a worker."""
-    tasks = [
-        Task(n, Act(str(folder), n, fault, times if n == 1 else 0), weight) for n in range(count)
-    ]
+    tasks = [Task(n, Act(str(folder), n, fault, times if n == 1 else 0), weight) for n in range(4)]
     return list(SparkEngine(session).run(perform, tasks))
 
 
-def ensure_complete(outcomes: list[Done[int] | Failed], count: int = 4) -> None:
+def ensure_complete(outcomes: list[Done[int] | Failed]) -> None:
     results = [(o.task_id, o.result) for o in outcomes if isinstance(o, Done)]
-    assert sorted(results) == [(number, number * 10) for number in range(count)]
+    assert sorted(results) == [(number, number * 10) for number in range(4)]
 
 
 def test_a_worker_that_dies_three_times_ends_well(cluster: SparkSession, tmp_path: Path) -> None:
@@ -48,16 +47,6 @@ def test_an_executor_killed_in_the_middle_of_a_task(cluster: SparkSession, tmp_p
     assert count_marks(tmp_path, 1) >= 2
 
 
-@pytest.mark.slow  # in short: a bin that keeps failing, in tests of optimize on engines
-def test_a_bad_task_is_found_among_good_ones(cluster: SparkSession, tmp_path: Path) -> None:
-    """They share a worker, which dies with all of them, until the bad one stands alone."""
-    outcomes = run(cluster, tmp_path, "die", 99, count=3)
-    (failed,) = (outcome for outcome in outcomes if isinstance(outcome, Failed))
-    assert failed.task_id == 1
-    assert "Python worker exited" in str(failed.error)
-    assert sorted(o.task_id for o in outcomes if isinstance(o, Done)) == [0, 2]
-
-
 def test_a_task_that_always_raises_is_tried_four_times(
     cluster: SparkSession, tmp_path: Path
 ) -> None:
@@ -66,15 +55,6 @@ def test_a_task_that_always_raises_is_tried_four_times(
     assert isinstance(failed.error, ValueError)
     assert "in _raise" in "".join(failed.error.__notes__), "where it happened is told"
     assert count_marks(tmp_path, 1) >= 4
-
-
-@pytest.mark.slow  # in short: a try that lingers, in tests of optimize on engines
-def test_of_two_runs_of_a_slow_task_one_counts(cluster: SparkSession, tmp_path: Path) -> None:
-    """Spark repeats it on the other worker, and takes the one that ends first."""
-    outcomes = run(cluster, tmp_path, "linger", 1, weight=HEAVY)
-    ensure_complete(outcomes)
-    names = [path.name.split("-") for path in tmp_path.glob("1-*")]
-    assert len({attempt for _, attempt, _ in names}) == 2, "attempts have numbers of their own"
 
 
 def test_a_cancel_stops_what_runs(cluster: SparkSession, tmp_path: Path) -> None:

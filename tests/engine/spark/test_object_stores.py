@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl import Table, convert
+from deltactl import Table
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.storage.open import open_store
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
@@ -44,22 +44,6 @@ def ids_of(table: Table) -> list[int]:
 
 
 CONVERTED = sorted(number + more for number in range(6) for more in (0, 10))
-
-
-@pytest.mark.slow  # in short: with credentials of a catalog, below
-@pytest.mark.parametrize("server", ["moto"], indirect=True)
-@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
-def test_workers_of_a_cluster(
-    mark: str, server: ObjectServer, root: str, cluster: SparkSession, tmp_path: Path
-) -> None:
-    table, directory = build(server, root, tmp_path)
-    before = multiset(table.scan().read_all().to_pylist())
-    report = table.optimize(engine=SparkEngine(cluster))
-    assert (report.engine, report.failures) == ("spark", ())
-    assert report.files_added < report.files_removed
-    assert multiset(table.scan().read_all().to_pylist()) == before
-    convert(directory, storage_options=server.options, engine=SparkEngine(cluster))
-    assert ids_of(Table(directory, server.options)) == CONVERTED
 
 
 @pytest.mark.parametrize("server", ["minio"], indirect=True)

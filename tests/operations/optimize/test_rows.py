@@ -145,7 +145,7 @@ def assert_kept(builder: TableBuilder, options: OptimizeOptions) -> None:
     assert second.plan.is_empty, second.plan.partitions.to_pylist()
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_rows_stay_and_a_second_plan_is_empty(data: st.DataObject) -> None:
     _check_rows(data)
