@@ -11,7 +11,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.alter.run import AlterOptions, alter_table
-from deltactl.operations.check.fixes.options import FixOptions
+from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.run import fix_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone.run import CloneOptions, clone_table
@@ -85,8 +85,12 @@ def checkpoint(**options: Any) -> Program:
 
 
 def fix(**options: Any) -> Program:
-    """A repair that changes no row, as far as rows can be read; statistics in two commits."""
+    """A repair that changes no row, as far as rows can be read.
+
+    Statistics are in two commits: an error after the first does not name its version.
+    """
     chosen = FixOptions(**options)
+    counted = chosen.kind is not Fix.STATS
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = fix_table(
@@ -96,7 +100,9 @@ def fix(**options: Any) -> Program:
         )
         return Outcome("done", report.versions)
 
-    return Program(f"fix {chosen.kind}", run, real=True, max_commits=2, rearranges=False)
+    return Program(
+        f"fix {chosen.kind}", run, real=True, counted=counted, max_commits=2, rearranges=False
+    )
 
 
 def restore(scene: Scene, version: int) -> Program:

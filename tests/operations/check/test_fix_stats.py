@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from deltactl import ConflictError, Table
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
+from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.operations.check.fixes.stats import StatsReport
 from deltactl.storage.local.store import LocalStore
@@ -192,6 +193,22 @@ def test_what_another_writer_does_meanwhile(what: str, monkeypatch: pytest.Monke
     assert len(ids(builder.store)) == {"vector": 5, "delete": 4, "add": 6}[what]
     adds = {add["path"] for version in (3, 4) for add in bodies(builder.store, version, "add")}
     assert adds == set(paths[:2])
+
+
+def test_an_unknown_outcome_of_a_later_commit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fixes_stats, "_FILES_A_COMMIT", 1)
+    builder = TableBuilder(fresh_store(), COLUMNS)
+    builder.append(ROWS, ROWS, stats=None)
+    commit = Transaction.commit
+
+    def lose_the_second(transaction: Transaction, draft: Any) -> Any:
+        if latest(builder.store) == 2:
+            raise CommitOutcomeUnknownError("unknown")
+        return commit(transaction, draft)
+
+    monkeypatch.setattr(Transaction, "commit", lose_the_second)
+    with pytest.raises(CommitOutcomeUnknownError):
+        fix(builder.store)
 
 
 @pytest.mark.thorough

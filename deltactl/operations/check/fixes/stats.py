@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import ConflictError, InterruptedRunError
+from deltactl.errors import CommitOutcomeUnknownError, ConflictError, InterruptedRunError
 from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
@@ -150,7 +150,9 @@ def _commit(log: DeltaLog, snapshot: Snapshot, context: RunContext, report: FixR
         for files in _cut(_changed_files(snapshot, report.found)):
             if context.is_cancelled:
                 done = format_count(len(versions), "version")
-                raise InterruptedRunError(f"interrupted; {done} committed", hint="Rerun.")
+                raise InterruptedRunError(
+                    f"interrupted; {done} committed", is_part_done=bool(versions), hint="Rerun."
+                )
             draft.take(files)
             try:
                 if draft.num_files:
@@ -158,8 +160,8 @@ def _commit(log: DeltaLog, snapshot: Snapshot, context: RunContext, report: FixR
                     num_done += draft.num_files
             except AllChangedError:
                 continue
-            except ConflictError:
-                if not versions:
+            except ConflictError as error:
+                if not versions or isinstance(error, CommitOutcomeUnknownError):
                     raise
                 break
     finally:
