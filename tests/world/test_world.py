@@ -30,9 +30,14 @@ def test_a_seed_is_always_the_same_history() -> None:
     assert first.lines == second.lines
 
 
-@pytest.mark.parametrize(
-    "revert", [revert for revert in REVERTS if revert.seed], ids=lambda revert: revert.name
-)
+# Every other one in every run, all of them in `make explore-slow`.
+_TAKEN_BACK = [
+    pytest.param(revert, marks=[pytest.mark.slow] if number % 2 else [])
+    for number, revert in enumerate(revert for revert in REVERTS if revert.seed)
+]
+
+
+@pytest.mark.parametrize("revert", _TAKEN_BACK, ids=lambda revert: revert.name)
 def test_a_repair_that_is_taken_back_is_found(revert: Revert) -> None:
     with revert.apply():
         outcome = run_history(make_history(revert.seed or 0))
