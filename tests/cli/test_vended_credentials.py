@@ -128,7 +128,7 @@ def test_no_secret_of_a_catalog_is_shown(
     assert not [path for path in written if MARK.encode() in path.read_bytes()]
 
 
-LIFETIME_SECONDS = 4
+LIFETIME_SECONDS = 8
 
 
 def sign(operation: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def sign(operation: str) -> dict[str, Any]:
 def test_a_run_outlives_its_credentials(
     unity: UnityStub, server: ObjectServer, root: str, tmp_path: Path
 ) -> None:
-    upload(server, root, tmp_path / "t", 8)
+    upload(server, root, tmp_path / "t", 12)
     place = root.replace("az://lake", f"abfss://lake@{AZURE_ACCOUNT}.dfs.core.windows.net")
     unity.add("main.sales.orders", place)
     unity.vend = sign
@@ -161,8 +161,8 @@ def test_a_run_outlives_its_credentials(
         RATE_OPTION: "4",
     }
     table = Table(NAME, options)
-    assert table.optimize().files_removed == 8
+    assert table.optimize().files_removed == 12
     assert len(unity.bodies) >= 2
     assert {body["operation"] for body in unity.bodies} == {"READ_WRITE"}
-    assert table.scan().read_all().num_rows == 8
+    assert table.scan().read_all().num_rows == 12
     assert unity.bodies[-1]["operation"] == "READ"
