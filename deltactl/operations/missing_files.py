@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
-from deltactl.errors import DeltactlError, InterruptedRunError, SafetyError
+from deltactl.errors import CommitDamagedError, DeltactlError, InterruptedRunError, SafetyError
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.log.table_probe import has_log
 from deltactl.operations.history.restorable import list_names
@@ -83,15 +83,18 @@ def find_missing(
 def find_missing_again(
     store: Store, files: pa.Table, context: RunContext, done: str, where: str
 ) -> tuple[Missing, ...]:
-    """Look for files after a commit that is ``done``: a vacuum may have removed some meanwhile."""
+    """Look for files after a commit that is ``done``: a vacuum may have removed some meanwhile.
+
+    Raises:
+        CommitDamagedError: it cannot be found out.
+    """
     try:
         return find_missing(store, [files.select(PRESENCE_COLUMNS)], context.without_cancel())
     except DeltactlError as error:
-        context.warn(
-            f"{done}, but its files could not be checked again: {error.message}; run "
-            f"`deltactl check {shlex.quote(where)}`"
-        )
-        return ()
+        raise CommitDamagedError(
+            f"{done}, but it is not known whether its files still exist: {error.message}",
+            hint=f"Run `deltactl check {shlex.quote(where)}`.",
+        ) from error
 
 
 def _without_listed(

@@ -399,11 +399,14 @@ class Model:
             table.promised = kept & table.recorded
 
     def accept_reported(self, text: str) -> None:
-        """A run failed and named missing files: others deleted them in the middle of its commit."""
+        """A run failed and named missing files: others deleted them in the middle of its commit.
+
+        Or it could not look for them.
+        """
         for place, table in self.tables.items():
             state = self._world.reader.states(place).get(table.latest)
             for path in self.missing(place, state) if state else ():
-                if path.rpartition("/")[2] in text:
+                if path.rpartition("/")[2] in text or "it is not known whether" in text:
                     self.is_over = True
 
     def accept_killed(self, run: Run) -> None:

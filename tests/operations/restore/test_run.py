@@ -10,6 +10,7 @@ import pytest
 
 from deltactl.clock import SystemClock
 from deltactl.errors import (
+    CommitDamagedError,
     ConflictError,
     InterruptedRunError,
     SafetyError,
@@ -331,7 +332,7 @@ def test_a_vacuum_that_was_killed_is_told_from_later_ones() -> None:
     assert find_open_vacuums(DeltaLog(builder.store, pytest.fail)) == (5,)
 
 
-def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
+def test_a_store_that_fails_after_the_commit_is_not_taken_for_success() -> None:
     class Failing(Meanwhile):
         failed = False
 
@@ -343,10 +344,9 @@ def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
             return super().stat_many(names)
 
     builder = with_vectors()
-    warnings: list[str] = []
-    report = restore(Failing(builder.store, lambda: None), 1, warnings)
-    assert report.version_after == 5
-    assert "could not be checked again: the store is away" in warnings[0]
+    with pytest.raises(CommitDamagedError, match="is restored, but .*: the store is away"):
+        restore(Failing(builder.store, lambda: None), 1)
+    assert DeltaLog(builder.store, pytest.fail).latest_version == 5
 
 
 def test_versions_that_the_next_vacuum_ends_are_named() -> None:
