@@ -204,6 +204,14 @@ class TableProperties:
         value = self.text("delta.logRetentionDuration")
         return DEFAULT_LOG_RETENTION_MS if value is None else parse_duration(value)
 
+    def history_end_ms(self, written_ms: int) -> int:
+        """Return from when a log cleanup deletes what was written then: a midnight (UTC).
+
+        Raises:
+            UsageError: ``delta.logRetentionDuration`` is not valid.
+        """
+        return -(-(written_ms + self.log_retention_ms) // DAY_MS) * DAY_MS
+
     @property
     def truncation_retention_ms(self) -> int:
         """``delta.dropFeatureTruncateHistory.retentionDuration``: what TRUNCATE HISTORY keeps.

@@ -277,10 +277,13 @@ def _show_version_at(session: Session, log: DeltaLog, asked_ms: int, now_ms: int
 def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> None:
     found = commit_files(log, version)
     rows = [change.to_dict() for change in found.partitions]
+    # The page has them as columns.
+    is_page = session.output.form is OutputFormat.TABLE
+    actions = [] if is_page else found.actions.to_pylist()
     present_history(
         session,
         found.latest_version,
-        {**json_row(found.row), "files": rows, "actions": found.actions.to_pylist()},
+        {**json_row(found.row), "files": rows, "actions": actions},
         lambda: describe_commit_files(found, now_ms),
         rows,
     )

@@ -140,7 +140,9 @@ def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
 def describe_alter(report: AlterReport) -> Iterator[Section]:
     """Return what would be done or what was done."""
     if report.plan.is_empty:
-        yield Section((Tone.GOOD("Nothing to alter"), ": the table already is as asked"))
+        yield Section(
+            (Tone.GOOD("Nothing to alter"), ": the table already has the requested state")
+        )
         return
     if report.dry_run:
         yield from describe_alter_plan(report.plan)

@@ -35,7 +35,6 @@ from deltactl.protocol.names import (
     parse_log_name,
 )
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import DAY_MS
 
 LogPlace: TypeAlias = Literal["commits", "checkpoints", "checksums", "other files of the log"]
 
@@ -84,14 +83,13 @@ def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dic
     times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
     checkpoints = {it.version for it in kinds if isinstance(it, CheckpointFile)}
     bases = sorted(times.keys() & {snapshot.version, *checkpoints})
-    ends = {}
+    ends, properties = {}, snapshot.properties
     for kind, info in known:
         since_ms = info.modified_ms
         if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
             later = bases[bisect_right(bases, kind.version) :]
             since_ms = times[later[0]] if later else now_ms
-        end_ms = since_ms + snapshot.properties.log_retention_ms
-        ends[info.name] = -(-end_ms // DAY_MS) * DAY_MS
+        ends[info.name] = properties.history_end_ms(since_ms)
     return ends
 
 

@@ -125,7 +125,7 @@ class PartitionChange:
         return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
 
 
-def count_partitions(commit: CommitBytes) -> tuple[list[PartitionChange], pa.Table]:
+def read_changes(commit: CommitBytes) -> tuple[list[PartitionChange], pa.Table]:
     """Return what a commit changed in each partition, sorted by partition value, and its files.
 
     If the table has no partition columns, the list has one entry. The table has a row for each
@@ -147,7 +147,7 @@ def count_partitions(commit: CommitBytes) -> tuple[list[PartitionChange], pa.Tab
 def _list_actions(action: str, files: pa.Table) -> pa.Table:
     return pa.table(
         {
-            "action": pa.array([action]).take(pa.array(np.zeros(files.num_rows, np.int8))),
+            "action": pa.repeat(action, files.num_rows),
             "path": files["path"],
             "size_bytes": files["size_bytes"],
             "num_rows": live_rows(files),

@@ -71,9 +71,9 @@ def plan_compaction(
 
 
 def _after_checkpoint(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Return the first and last commit after the checkpoint, if it is useful to compact them.
+    """Return the first and last commit after the checkpoint.
 
-    It is not if readers need at most one file for them.
+    Return ``None`` if readers need at most one file for them.
     """
     if len(snapshot.segment.tail) < _FEWEST_FILES:
         return None

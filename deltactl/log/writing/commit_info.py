@@ -1,7 +1,7 @@
 """Build the ``commitInfo`` of every commit that deltactl writes.
 
-The fields and their order are those of Delta on Spark. ``CommitBase.times``, in ``commit_base``,
-chooses the times, also the in-commit timestamp.
+The fields and their order are those of Delta on Spark. ``commit_times`` chooses the times, also
+the in-commit timestamp.
 Source: PROTOCOL.md, "Commit Provenance Information".
 """
 
@@ -39,7 +39,7 @@ class Description:
     ) -> dict[str, Any]:
         """Return the body of the ``commitInfo`` of an attempt.
 
-        ``times`` are the first fields, see ``CommitBase.times``; ``said`` is what the user adds.
+        ``times`` are the first fields, see ``choose_times``; ``said`` is what the user adds.
         ``read_version`` is the version from which the commit was prepared; -1 for a new table.
         """
         notes = [it for it in (said.user_metadata, self.user_metadata) if it is not None]

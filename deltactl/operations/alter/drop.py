@@ -34,7 +34,7 @@ from deltactl.operations.alter.traces import (
     list_unmarked_vectors,
     plan_rewrite,
 )
-from deltactl.operations.alter.truncation import end_of_history, plan_truncation
+from deltactl.operations.alter.truncation import plan_truncation
 from deltactl.operations.optimize.options import (
     REMOVE_MAPPING,
     OptimizeOptions,
@@ -166,7 +166,7 @@ def plan_drop(
         dropped=(name,),
         steps=tuple(steps),
         risks=(*([_LOST[name]] if name in _LOST else []), *lost, *deleted),
-        protected_until_ms=end_of_history(snapshot, now_ms) if protects else None,
+        protected_until_ms=snapshot.properties.history_end_ms(now_ms) if protects else None,
     )
 
 

@@ -33,9 +33,9 @@ class Step:
     """One or more commits with an operation of Delta on Spark.
 
     ``num_files``: that it changes or deletes; ``num_bytes``: that it rewrites or deletes;
-    ``rewrite``: how. The rest is
-    about the commit of a state: what it changes; ``needs_row_ids``: each file must have row ids;
-    ``drops``: no file may use this feature; ``writes_checkpoint``: a checkpoint follows.
+    ``rewrite``: how. The rest is about the commit of a state: what it changes; ``needs_row_ids``:
+    each file must have row ids; ``drops``: no file may use this feature; ``writes_checkpoint``: a
+    checkpoint follows.
     """
 
     kind: StepKind

@@ -18,13 +18,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.features import CHECKPOINT_PROTECTION
 from deltactl.protocol.properties import TRUNCATION_RETENTION
-from deltactl.units import DAY_MS, format_timestamp
-
-
-def end_of_history(snapshot: Snapshot, written_ms: int) -> int:
-    """Return from when a log cleanup removes what is older than a commit: from midnight on."""
-    expired_ms = written_ms + snapshot.properties.log_retention_ms
-    return -(-expired_ms // DAY_MS) * DAY_MS
+from deltactl.units import format_timestamp
 
 
 def plan_truncation(
@@ -65,7 +59,7 @@ def _protected_error(log: DeltaLog, snapshot: Snapshot) -> SafetyError:
     if version in log.commit_files:
         written_ms = log.commit_files[version].modified_ms
         early_ms = written_ms + properties.truncation_retention_ms
-        ends = format_timestamp(early_ms), format_timestamp(end_of_history(snapshot, written_ms))
+        ends = format_timestamp(early_ms), format_timestamp(properties.history_end_ms(written_ms))
     return SafetyError(
         f"the feature {CHECKPOINT_PROTECTION.name} cannot be dropped: it protects the versions "
         f"before {version}, and the log has version {_oldest(log)}",

@@ -243,8 +243,8 @@ class _Job:
         for warning in cleanup.warnings:
             self._context.warn(warning)
         if confirm is None:
-            unproven = proven_ms < now_ms
-            if unproven and not (self._options.if_enabled or self._options.truncates):
+            explains = not (self._options.if_enabled or self._options.truncates)
+            if explains and proven_ms < now_ms:
                 self._warn_of_kept(self._plan_cleanup(plan, now_ms), cleanup)
             return cleanup
         if proven_ms < now_ms and not self._is_proven(plan, cleanup, proven_ms):

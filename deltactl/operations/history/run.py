@@ -181,7 +181,7 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
         VersionNotFoundError: the log does not contain this version.
         CorruptLogError: the commit is missing or broken.
     """
-    from deltactl.log.commits.changes import count_partitions
+    from deltactl.log.commits.changes import read_changes
 
     log.ensure_has(version)
     if version not in log.commit_files:
@@ -193,7 +193,7 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     chosen = Selection(first_version=version, last_version=version)
     history = log.history(chosen)
     [commit] = log.commits([version])
-    partitions, actions = count_partitions(commit)
+    partitions, actions = read_changes(commit)
     if not history.rows:
         raise _vanished(version)
     partitions = _rename(log, version, partitions)

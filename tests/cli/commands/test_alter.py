@@ -35,7 +35,7 @@ def test_the_plan_and_the_change_as_text(cli: RunCli) -> None:
         "Altered the table in version 2\n  commits  SET TBLPROPERTIES\n\nproperties\n"
         "  + delta.logRetentionDuration = interval 60 days\n  + team = a\n",
     )
-    assert cli(*change).out == "Nothing to alter: the table already is as asked\n"
+    assert cli(*change).out == "Nothing to alter: the table already has the requested state\n"
 
 
 @pytest.mark.parametrize(

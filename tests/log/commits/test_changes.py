@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from deltactl.log.commits.changes import SelectedChanges, count_changes, count_partitions
+from deltactl.log.commits.changes import SelectedChanges, count_changes, read_changes
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.scan import parse_commits
 from tests.support.stores import fresh_store
@@ -60,5 +60,5 @@ def test_removed_files_have_the_rows_of_adds_that_are_read_with_them(together: b
             changes.add(parsed)
     removed = {version: change.removed.num_rows for version, change in changes.found.items()}
     assert removed == {4: 2, 3: 2, 2: 0, 1: 0}
-    assert [it.removed.num_rows for it in count_partitions(commits[1])[0]] == [2]
-    assert [it.removed.num_rows for it in count_partitions(commits[0])[0]] == [None]
+    assert [it.removed.num_rows for it in read_changes(commits[1])[0]] == [2]
+    assert [it.removed.num_rows for it in read_changes(commits[0])[0]] == [None]
