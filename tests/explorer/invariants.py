@@ -17,6 +17,8 @@ from tests.explorer.reading import Reading, Rows, Version, commit_info
 from tests.explorer.world import CLONE, DECISIONS, LOG, Entry, Violation, Worlds
 
 _HINT = f"{LOG}/_last_checkpoint"
+# How a program ends whose commit exists, or may exist: what it wrote stays.
+_KEPT = ("unknown", "damaged")
 # A protocol that names this is beyond every writer that is explored.
 UNKNOWN_FEATURE = "notYetInvented"
 
@@ -275,7 +277,7 @@ class TableChecks(Checks):
             if outcome is None:
                 continue
             self._check_refusal(state, program, outcome)
-            if outcome.kind == "unknown" or not program.counted:
+            if outcome.kind in _KEPT or not program.counted:
                 continue
             if mine - set(outcome.versions):
                 raise Violation(
@@ -287,7 +289,7 @@ class TableChecks(Checks):
     @staticmethod
     def _check_refusal(state: State, program: Program, outcome: Outcome) -> None:
         """Only the protocol is a reason to give up, unless something went wrong but a crash."""
-        if state.faults > state.dead.bit_count() or outcome.kind not in ("refused", "unknown"):
+        if state.faults > state.dead.bit_count() or outcome.kind not in ("refused", *_KEPT):
             return
         reason = str(outcome.value)
         if not reason.startswith("UNSUPPORTED_FEATURE") or UNKNOWN_FEATURE not in reason:
@@ -301,7 +303,7 @@ class TableChecks(Checks):
             owner = owner_of(name)
             outcome = None if owner is None else state.nodes[owner].outcome
             if owner is None or not (
-                state.faulty >> owner & 1 or (outcome is not None and outcome.kind == "unknown")
+                state.faulty >> owner & 1 or (outcome is not None and outcome.kind in _KEPT)
             ):
                 raise Violation("no program leaves files behind", name)
         if orphans and self._recover is not None and orphans not in self._recovered:

@@ -15,7 +15,12 @@ from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
-from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
+from deltactl.errors import (
+    CommitDamagedError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    DeltactlError,
+)
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 from tests.explorer.sim_catalog import CatalogStore, SimCatalog
@@ -28,7 +33,7 @@ _MOST_SESSIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended: ``kind`` is done, conflict, unknown, refused or broken."""
+    """How a program ended: ``kind`` is done, conflict, unknown, damaged, refused or broken."""
 
     kind: str
     versions: tuple[int, ...] = ()
@@ -122,6 +127,8 @@ def run_program(
         outcome = program.run(_store_for(program, store, worlds, ask, clock), clock)
     except CommitOutcomeUnknownError:
         outcome = Outcome("unknown")
+    except CommitDamagedError as error:
+        outcome = Outcome("damaged", value=f"{error.code}: {error.message}")
     except ConflictError as error:
         outcome = Outcome("conflict", value=error.message)
     except DeltactlError as error:

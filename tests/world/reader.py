@@ -195,6 +195,7 @@ class Reader:
         entry = self._space.entry(path)
         if entry is not None:
             self._rows.pop(entry.ident, None)
+            self._parsed.pop(entry.ident, None)
 
     def rows_of(self, path: str) -> list[int]:
         """The ids in a data file."""

@@ -151,6 +151,7 @@ def _put(
     elif latest != version - 1:
         return
     writer.commit("WRITE", actions, [*world.model.rows(place), *added])
+    world.reader.forget(path)
     world.say(f"append, version {version} of {place}" + (", replaced" if run.replaced else ""))
 
 
