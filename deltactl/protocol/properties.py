@@ -45,6 +45,11 @@ def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
         ) from error
 
 
+def history_end_ms(written_ms: int, log_retention_ms: int) -> int:
+    """Return from when a log cleanup deletes what was written then: a midnight (UTC)."""
+    return -(-(written_ms + log_retention_ms) // DAY_MS) * DAY_MS
+
+
 @dataclass(frozen=True)
 class TableProperties:
     """Read the configuration of a table. The case of keys is ignored; an exact match comes first.
@@ -203,14 +208,6 @@ class TableProperties:
         """
         value = self.text("delta.logRetentionDuration")
         return DEFAULT_LOG_RETENTION_MS if value is None else parse_duration(value)
-
-    def history_end_ms(self, written_ms: int) -> int:
-        """Return from when a log cleanup deletes what was written then: a midnight (UTC).
-
-        Raises:
-            UsageError: ``delta.logRetentionDuration`` is not valid.
-        """
-        return -(-(written_ms + self.log_retention_ms) // DAY_MS) * DAY_MS
 
     @property
     def truncation_retention_ms(self) -> int:

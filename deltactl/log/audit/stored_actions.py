@@ -34,6 +34,7 @@ from deltactl.protocol.names import (
     CompactedFile,
     parse_log_name,
 )
+from deltactl.protocol.properties import history_end_ms
 from deltactl.storage.store import FileInfo, Store
 
 LogPlace: TypeAlias = Literal["commits", "checkpoints", "checksums", "other files of the log"]
@@ -83,13 +84,13 @@ def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dic
     times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
     checkpoints = {it.version for it in kinds if isinstance(it, CheckpointFile)}
     bases = sorted(times.keys() & {snapshot.version, *checkpoints})
-    ends, properties = {}, snapshot.properties
+    ends, retention_ms = {}, snapshot.properties.log_retention_ms
     for kind, info in known:
         since_ms = info.modified_ms
         if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
             later = bases[bisect_right(bases, kind.version) :]
             since_ms = times[later[0]] if later else now_ms
-        ends[info.name] = properties.history_end_ms(since_ms)
+        ends[info.name] = history_end_ms(since_ms, retention_ms)
     return ends
 
 

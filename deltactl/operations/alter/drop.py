@@ -62,7 +62,11 @@ from deltactl.protocol.features import (
     list_features,
     protocol_of,
 )
-from deltactl.protocol.properties import PROTECTED_BEFORE, ROW_TRACKING_COLUMN_KEYS
+from deltactl.protocol.properties import (
+    PROTECTED_BEFORE,
+    ROW_TRACKING_COLUMN_KEYS,
+    history_end_ms,
+)
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, StructType, encode_schema
 from deltactl.suggest import with_suggestion
 
@@ -166,7 +170,9 @@ def plan_drop(
         dropped=(name,),
         steps=tuple(steps),
         risks=(*([_LOST[name]] if name in _LOST else []), *lost, *deleted),
-        protected_until_ms=snapshot.properties.history_end_ms(now_ms) if protects else None,
+        protected_until_ms=(
+            history_end_ms(now_ms, snapshot.properties.log_retention_ms) if protects else None
+        ),
     )
 
 

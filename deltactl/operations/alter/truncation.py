@@ -17,7 +17,7 @@ from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.features import CHECKPOINT_PROTECTION
-from deltactl.protocol.properties import TRUNCATION_RETENTION
+from deltactl.protocol.properties import TRUNCATION_RETENTION, history_end_ms
 from deltactl.units import format_timestamp
 
 
@@ -59,7 +59,8 @@ def _protected_error(log: DeltaLog, snapshot: Snapshot) -> SafetyError:
     if version in log.commit_files:
         written_ms = log.commit_files[version].modified_ms
         early_ms = written_ms + properties.truncation_retention_ms
-        ends = format_timestamp(early_ms), format_timestamp(properties.history_end_ms(written_ms))
+        late_ms = history_end_ms(written_ms, properties.log_retention_ms)
+        ends = format_timestamp(early_ms), format_timestamp(late_ms)
     return SafetyError(
         f"the feature {CHECKPOINT_PROTECTION.name} cannot be dropped: it protects the versions "
         f"before {version}, and the log has version {_oldest(log)}",
