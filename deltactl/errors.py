@@ -420,6 +420,14 @@ def explain_rest(cause: DeltactlError, message: str, *, hint: str | None = None)
     return error
 
 
+def name_commits(error: DeltactlError, versions: Sequence[int]) -> DeltactlError:
+    """Return an error that also names the versions that its run committed before."""
+    error.message += f"; committed before this: version {', '.join(map(str, versions))}"
+    error.args = (error.message,)
+    error.hint = error.hint or "Fix the cause, then rerun: what is left is then done."
+    return error
+
+
 def explain_foreign(what: str, error: Exception) -> DeltactlError:
     """Return a deltactl error unchanged; for any other error, return one that names ``what``."""
     match error:

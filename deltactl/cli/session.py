@@ -27,7 +27,7 @@ from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_
 from deltactl.cli.table_access import TableAccess
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, OnProgress
-from deltactl.errors import DeltactlError, UsageError
+from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
 from deltactl.option_names import NAME_ONLY, options_spelled
 from deltactl.storage.network.counts import requests_sent
 
@@ -199,6 +199,13 @@ class Session(TableAccess):
         """
         envelope = self.envelope(**parts)
         envelope.published_only = any(log.is_published_only for log in self._opened)
+        if isinstance(error, InterruptedRunError):  # raised by code that does not know the cause
+            error = (
+                self._cancellation.find_error(
+                    error.message, hint=error.hint, is_part_done=error.is_part_done
+                )
+                or error
+            )
         if error is not None:
             envelope.fail(error)
         if is_work_needed:

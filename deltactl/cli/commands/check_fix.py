@@ -25,17 +25,18 @@ def fix_findings(
         ConflictError: another writer changed the files.
     """
     from deltactl.cli.pages.check_fix import describe_fix
-    from deltactl.operations.check.fixes.run import fix_table
+    from deltactl.operations.check.fixes.run import try_fix
 
     log = session.open_table(table, read_only=dry_run)
     confirm = None if yes else _confirmation(session)
     with session.run_context("check", session.engine()) as context:
-        report = fix_table(log, options, context, confirm=confirm, dry_run=dry_run)
+        report = try_fix(log, options, context, confirm=confirm, dry_run=dry_run)
     session.table_id = report.table_id
     session.present(
         lambda: describe_fix(report),
         rows=report.rows,
-        is_work_needed=bool(report.num_left) and not dry_run,
+        error=report.error,
+        is_work_needed=bool(report.num_left) and not dry_run and report.error is None,
         shows_command=not report.is_empty,
         version_before=report.version,
         version_after=report.version if report.version_after is None else report.version_after,

@@ -148,6 +148,8 @@ def describe_alter(report: AlterReport) -> Iterator[Section]:
         yield from describe_alter_plan(report.plan)
         return
     title = Tone.GOOD("Altered the table"), f" in version {report.version_after}"
+    if report.error is not None:
+        title = Tone.BAD("Altered a part"), f" in version {report.version_after}"
     yield from _describe_alter(title, report.plan)
 
 

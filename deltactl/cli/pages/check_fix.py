@@ -114,7 +114,8 @@ def _describe_stats(report: StatsReport) -> Iterator[Section]:
     facts = []
     if report.num_dropped:
         files = format_count(report.num_dropped, "file")
-        facts.append(("left", f"{files}, because of other writers: run the fix again"))
+        cause = "other writers: run the fix again" if report.error is None else "the error"
+        facts.append(("left", f"{files}, because of {cause}"))
     if report.num_unread:
         files = format_count(report.num_unread, "file")
         facts.append(("left", f"{files} that cannot be read: see `deltactl check --files footers`"))

@@ -5,23 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deltactl.errors import DeltactlError
 from deltactl.operations.alter.steps import AlterPlan
 from deltactl.operations.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AlterReport(ShortRepr):
-    """The result of an alter; ``version_after`` is ``None`` if nothing was committed."""
+    """The result of an alter: the committed ``versions``, and the ``error`` after these."""
 
     plan: AlterPlan
     engine: str
-    version_after: int | None = None
+    versions: tuple[int, ...] = ()
     dry_run: bool = False
+    error: DeltactlError | None = None
+
+    @property
+    def version_after(self) -> int | None:
+        """Return the last committed version; ``None`` if nothing was committed."""
+        return self.versions[-1] if self.versions else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
         plan = self.plan
         return {
+            "versions": list(self.versions),
             "properties": {
                 key: {"before": before, "after": after}
                 for key, (before, after) in plan.properties.items()

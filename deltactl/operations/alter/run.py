@@ -15,13 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    InterruptedRunError,
+    SafetyError,
+    name_commits,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import with_data_change
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
-from deltactl.log.writing.transaction import Transaction
+from deltactl.log.writing.transaction import Draft, Transaction
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.alter.commits import FilesCommit, StateCommit
 from deltactl.operations.alter.drop import plan_drop
@@ -61,12 +67,33 @@ def alter_table(
 ) -> AlterReport:
     """Plan and, unless ``dry_run``, change properties and features.
 
+    An error after the first of several commits names the versions that were committed.
+
     Raises:
         UsageError: a property or feature is not possible.
         UnsupportedFeatureError: a table feature forbids it.
         SafetyError: the table does not allow it, or it was not confirmed; nothing was changed.
         ConflictError: another writer changed the table.
         InterruptedRunError: ``cancel`` was set between two commits.
+    """
+    report = try_alter(log, options, context, confirm=confirm, dry_run=dry_run)
+    if report.error is not None:
+        raise report.error
+    return report
+
+
+def try_alter(
+    log: DeltaLog,
+    options: AlterOptions,
+    context: RunContext,
+    *,
+    confirm: Confirm | None = None,
+    dry_run: bool = False,
+) -> AlterReport:
+    """Return the report of an alter; it has an ``error`` that came after a commit.
+
+    Raises:
+        DeltactlError: as ``alter_table``, before a commit.
     """
     snapshot, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))
     report = AlterReport(plan, context.engine.name, dry_run=dry_run)
@@ -76,12 +103,18 @@ def alter_table(
     if plan.risks and confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was changed")
     run = _Run(log, snapshot, context)
-    for step in plan.steps:
-        run.do(step)
+    try:
+        for step in plan.steps:
+            run.do(step)
+    except DeltactlError as error:
+        if not run.versions:
+            raise
+        named = name_commits(error, run.versions)
+        return replace(report, versions=tuple(run.versions), error=named)
     after = run.transaction.base
     # A retention that was shortened by mistake must not delete history at once.
     run_after_commit(log, snapshot, after, context, files_changed=False, keeps_history=True)
-    return replace(report, version_after=after.version)
+    return replace(report, versions=tuple(run.versions))
 
 
 def _make_plan(
@@ -99,8 +132,9 @@ class _Run:
     """Makes the commits of a plan."""
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, context: RunContext) -> None:
-        self._log, self._context, self._start = log, context, snapshot.version
+        self._log, self._context = log, context
         self.transaction: Transaction = context.transaction(log, CommitBase.of(snapshot))
+        self.versions: list[int] = []
 
     @property
     def _version(self) -> int:
@@ -125,9 +159,12 @@ class _Run:
     def _interrupted(self, step: Step) -> InterruptedRunError:
         return InterruptedRunError(
             f"interrupted before the end of {step.operation}",
-            is_part_done=self._version > self._start,
+            is_part_done=bool(self.versions),
             hint="Rerun: what is left is then done.",
         )
+
+    def _commit(self, draft: Draft) -> None:
+        self.versions.append(self.transaction.commit(draft).version)
 
     def _change_state(self, step: Step) -> None:
         trace = None if step.drops is None else TRACES.get(step.drops.name)
@@ -139,7 +176,7 @@ class _Run:
         draft = StateCommit(
             description=self._describe(step), read_version=self._version, step=step, trace=trace
         )
-        self.transaction.commit(draft)
+        self._commit(draft)
         if step.writes_checkpoint:
             checkpoint_table(
                 self._log, CheckpointOptions(kind="classic"), self._context.without_cancel()
@@ -152,6 +189,7 @@ class _Run:
         before, options = self.transaction.base, step.rewrite
         assert options is not None  # noqa: S101 - the step rewrites files
         report = optimize_table(self._log, options, self._context)
+        self.versions += report.versions
         if report.failures:
             raise report.find_worst_failure()
         if step.metadata is not None and report.plan.is_empty and not report.interrupted:
@@ -195,7 +233,7 @@ class _Run:
             schema=REMOVE_SCHEMA,
         )
         draft = FilesCommit(self._describe(step), self._version, removed=removed)
-        self.transaction.commit(draft)
+        self._commit(draft)
 
     def _add_again(self, step: Step) -> None:
         """Add files with row ids or without them, also those that others add meanwhile."""
@@ -205,7 +243,7 @@ class _Run:
             if not files.num_rows:
                 return
             described = self._describe(replace(step, parameters={"batchId": str(number)}))
-            self.transaction.commit(FilesCommit(described, version, added=files))
+            self._commit(FilesCommit(described, version, added=files))
 
     def _files_to_add(self, version: int, *, without_ids: bool) -> pa.Table:
         """Return files of a commit that have no row ids, or that have some, without these."""

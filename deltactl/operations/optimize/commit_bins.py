@@ -21,6 +21,7 @@ from deltactl.errors import (
     InterruptedRunError,
     explain_foreign,
     find_worst_error,
+    name_commits,
 )
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -149,8 +150,10 @@ class OptimizeRun:
                 self._discard(self._batch)
             else:
                 self._commit_batch()
-        except KEEPS_FILES:
-            raise  # all outputs may be in the log
+        except KEEPS_FILES as error:  # all outputs may be in the log
+            if self._report.versions:
+                name_commits(error, self._report.versions)
+            raise
         except BaseException:
             self._discard(self._batch)
             raise

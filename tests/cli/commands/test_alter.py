@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deltactl.errors import InterruptedRunError, StorageError
+from deltactl.log.writing.transaction import Transaction
+from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
@@ -66,6 +71,42 @@ def test_json_of_several_tables(cli: RunCli, table: TableBuilder, tmp_path: Path
             [{"operation": "SET TBLPROPERTIES", "files": 0, "bytes": 0}],
         )
         assert envelope["result"]["properties"] == {"b": {"before": None, "after": "c=d"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StorageError("it is full"), 8), (InterruptedRunError("interrupted"), 130)]
+)
+@pytest.mark.parametrize(
+    "words", ["alter --drop-feature vacuumProtocolCheck", "check --fix stats"], ids=str
+)
+def test_an_error_after_a_commit_names_what_was_committed(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, error: Any, code: int
+) -> None:
+    monkeypatch.setattr(fixes_stats, "_FILES_A_COMMIT", 1)
+    commit, versions = Transaction.commit, list[int]()
+
+    def fail_the_third(transaction: Transaction, draft: Any) -> Any:
+        if len(versions) == 2:
+            raise copy(error)
+        versions.append(commit(transaction, draft).version)
+        return transaction.base
+
+    monkeypatch.setattr(Transaction, "commit", fail_the_third)
+    for name, options in (("one", ()), ("two", ("-o", "json"))):
+        versions.clear()
+        table = LocalStore(str(tmp_path / name))
+        builder = TableBuilder(table, [Column("id")], features=["vacuumProtocolCheck"])
+        builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}], stats=None)
+        command, *rest = words.split()
+        ran = cli(command, name, *rest, "--yes", *options)
+        said = f"{error.message}; committed before this: version 2, 3"
+        assert (ran.code, f"error: {said}\n" in ran.err) == (code, True)
+        if options:
+            found = json.loads(ran.out)
+            assert (found["error"]["message"], found["result"]["versions"]) == (said, [2, 3])
+            assert (found["version_after"], "rerun" in found["error"]["hint"]) == (3, True)
+        else:
+            assert "in version 3" in ran.out
 
 
 def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_a_run_can_be_stopped_between_two_commits() -> None:
         options = AlterOptions(drop_feature="vacuumProtocolCheck")
         run_on(store, alter_table, options, cancel=cancel)
     assert stopped.value.is_part_done
+    assert stopped.value.message.endswith("; committed before this: version 2")
     assert Table("x", store=builder.store).snapshot().version == 2
 
 

@@ -207,8 +207,9 @@ def test_an_unknown_outcome_of_a_later_commit_is_an_error(monkeypatch: pytest.Mo
         return commit(transaction, draft)
 
     monkeypatch.setattr(Transaction, "commit", lose_the_second)
-    with pytest.raises(CommitOutcomeUnknownError):
+    with pytest.raises(CommitOutcomeUnknownError, match=r"unknown; .* version 2$") as raised:
         fix(builder.store)
+    assert raised.value.hint == "Fix the cause, then rerun: what is left is then done."
 
 
 @pytest.mark.thorough

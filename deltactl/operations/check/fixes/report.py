@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FixReport(ShortRepr):
     """The result of a fix, or before it the plan; each fix has its own class.
 
-    ``versions`` are those committed.
+    ``versions`` are those committed, before the ``error`` if there is one.
     """
 
     kind: Fix
@@ -30,6 +30,7 @@ class FixReport(ShortRepr):
     engine: str
     versions: tuple[int, ...] = ()
     dry_run: bool = False
+    error: DeltactlError | None = None
 
     @property
     def version_after(self) -> int | None:

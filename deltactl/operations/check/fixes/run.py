@@ -37,6 +37,8 @@ def fix_table(
 ) -> FixReport:
     """Repair the findings of a kind. ``confirm`` is called before the first change.
 
+    An error after the first of several commits names the versions that were committed.
+
     Raises:
         UsageError: no fix was chosen, or a path is not one that it can repair.
         SafetyError: a rule that protects data refuses, or the repair was not confirmed.
@@ -45,6 +47,25 @@ def fix_table(
         InterruptedRunError: ``cancel`` was set.
         CorruptLogError: the log is damaged.
         StorageError: a file could not be looked up, or a commit failed.
+    """
+    report = try_fix(log, options, context, confirm=confirm, dry_run=dry_run)
+    if report.error is not None:
+        raise report.error
+    return report
+
+
+def try_fix(
+    log: DeltaLog,
+    options: FixOptions,
+    context: RunContext,
+    *,
+    confirm: Confirm | None = None,
+    dry_run: bool = False,
+) -> FixReport:
+    """Return the report of a fix; it has an ``error`` that came after a commit.
+
+    Raises:
+        DeltactlError: as ``fix_table``, before a commit.
     """
     kind = options.kind
     if kind is None:

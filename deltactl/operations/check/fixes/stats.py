@@ -16,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CommitOutcomeUnknownError, ConflictError, InterruptedRunError
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    DeltactlError,
+    InterruptedRunError,
+    name_commits,
+)
 from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
@@ -42,7 +48,6 @@ from deltactl.operations.optimize.copy_rule import table_stats
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.units import format_count
 
 COMPUTE_STATS: Final = "COMPUTE STATS"
 _FILES_A_COMMIT: Final = 10_000
@@ -145,14 +150,11 @@ def _commit(log: DeltaLog, snapshot: Snapshot, context: RunContext, report: FixR
     transaction = context.transaction(log, CommitBase.of(snapshot))
     draft = StatsCommit(log.uri, snapshot, context)
     versions: list[int] = []
-    num_done = 0
+    num_done, error = 0, None
     try:
         for files in _cut(_changed_files(snapshot, report.found)):
             if context.is_cancelled:
-                done = format_count(len(versions), "version")
-                raise InterruptedRunError(
-                    f"interrupted; {done} committed", is_part_done=bool(versions), hint="Rerun."
-                )
+                raise InterruptedRunError("interrupted", is_part_done=bool(versions), hint="Rerun.")
             draft.take(files)
             try:
                 if draft.num_files:
@@ -160,15 +162,18 @@ def _commit(log: DeltaLog, snapshot: Snapshot, context: RunContext, report: FixR
                     num_done += draft.num_files
             except AllChangedError:
                 continue
-            except ConflictError as error:
-                if not versions or isinstance(error, CommitOutcomeUnknownError):
+            except ConflictError as raised:
+                if not versions or isinstance(raised, CommitOutcomeUnknownError):
                     raise
                 break
-    finally:
-        if versions:
-            run_after_commit(log, snapshot, transaction.base, context, keeps_history=True)
+    except DeltactlError as raised:
+        if not versions:
+            raise
+        error = name_commits(raised, versions)
+    if versions:
+        run_after_commit(log, snapshot, transaction.base, context, keeps_history=True)
     num_dropped = report.num_files - num_done
-    return replace(report, num_dropped=num_dropped, versions=tuple(versions))
+    return replace(report, num_dropped=num_dropped, versions=tuple(versions), error=error)
 
 
 def _changed_files(snapshot: Snapshot, found: pa.Table) -> Iterator[pa.Table]:
