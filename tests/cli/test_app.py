@@ -256,11 +256,6 @@ def test_a_command_that_is_not_there_yet(fake_cli: RunCli) -> None:
     )
 
 
-def test_an_interrupt_ends_with_exit_130(fake_cli: RunCli) -> None:
-    ran = fake_cli("go-wrong", "t", "--raises", "interrupt")
-    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
-
-
 def start(*args: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
         [sys.executable, "-u", "-c", FAKE_MAIN, *args],
@@ -320,9 +315,7 @@ def test_a_second_signal_aborts_at_once() -> None:
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-m", "deltactl", "--help"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "deltactl", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert child.stdout
     assert child.stderr

@@ -23,6 +23,7 @@ from tests.support.vacuum_scenes import DAY, HOUR, Scene
 
 _RUN: Final = "operations/vacuum/test_run.py::"
 _LOCAL: Final = "operations/vacuum/test_local.py::"
+_CLI: Final = "cli/commands/test_vacuum.py::"
 HELD: Final = {
     "hidden files and directories stay": f"{_RUN}test_hidden_names_stay_at_every_level",
     "a partition column begins with an underscore": f"{_RUN}test_hidden_names_stay_at_every_level",
@@ -56,7 +57,7 @@ HELD: Final = {
     "START and END with parameters and metrics": (
         f"{_RUN}test_start_and_end_commits_are_as_delta_writes_them"
     ),
-    "a dry run leaves no trace": f"{_RUN}test_a_dry_run_writes_nothing",
+    "a dry run leaves no trace": f"{_CLI}test_a_dry_run_shows_the_plan_and_removes_nothing",
     "nothing to delete: no commit, other than Spark": f"{_RUN}test_nothing_to_do_commits_nothing",
     "an inventory of other columns": f"{_LOCAL}test_files_that_are_no_inventory_of_this_table",
     "an inventory in place of a listing": (
@@ -65,12 +66,14 @@ HELD: Final = {
     "an inventory with hidden and other files": (
         f"{_LOCAL}test_an_inventory_is_believed_in_names_only"
     ),
-    "an inventory with LITE is refused": f"{_RUN}test_options_that_make_no_sense_are_refused",
+    "an inventory with LITE is refused": f"{_CLI}test_wrong_usage_exits_2",
     "a table that a catalog manages is refused": (
         f"{_RUN}test_features_that_are_not_supported_refuse"
     ),
     "Hudi metadata are hidden": f"{_RUN}test_hidden_names_stay_at_every_level",
-    "Iceberg metadata are hidden": f"{_RUN}test_iceberg_metadata_of_uniform_tables_is_hidden",
+    "Iceberg metadata are hidden": (
+        f"{_RUN}test_iceberg_tables_below_a_uniform_table_are_kept_whole"
+    ),
     "by the log alone: from where the last run ended": (
         "operations/vacuum/test_lite.py::test_lite_goes_on_from_the_bookmark"
     ),

@@ -7,7 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
+from deltactl.errors import CorruptLogError, MissingActionError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.support.stores import fresh_store
@@ -22,11 +22,7 @@ from tests.support.table_builder import (
 
 
 def build(commits: int = 6) -> TableBuilder:
-    builder = TableBuilder(
-        fresh_store(),
-        [Column("id")],
-        features=["domainMetadata"],
-    )
+    builder = TableBuilder(fresh_store(), [Column("id")], features=["domainMetadata"])
     for number in range(commits):
         builder.append([{"id": number}])
     return builder
@@ -92,14 +88,6 @@ def test_without_anything_older_the_broken_checkpoint_is_the_error() -> None:
     with pytest.raises(CorruptLogError, match=name) as caught:
         DeltaLog(builder.store, lambda message: None).snapshot()
     assert caught.value.hint is not None and "--repair" not in caught.value.hint
-
-
-def test_a_gap_stays_a_gap() -> None:
-    builder = build()
-    builder.store.delete_many([commit_path(3)])
-    with pytest.raises(LogGapError, match="commit 3 is missing"):
-        DeltaLog(builder.store, pytest.fail).snapshot()
-    assert DeltaLog(builder.store, pytest.fail).snapshot(2).num_files == 2
 
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])

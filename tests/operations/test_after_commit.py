@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import Fault, FaultyStore, opened_as
+from tests.support.run import run_on
+from tests.support.stores import Fault, FaultyStore
 from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path, encode_lines
 
 
@@ -35,16 +37,9 @@ def table(num_commits: int, **properties: str) -> TableBuilder:
 
 
 def optimize(store: Store, said: list[str] | None = None) -> OptimizeReport:
-    return optimize_table(
-        DeltaLog(store, ignore_warning),
-        OptimizeOptions(),
-        RunContext(
-            warn=pytest.fail if said is None else said.append,
-            engine=LocalEngine(workers=1),
-            clock=FixedClock(NOW_MS),
-            sleep=lambda seconds: None,
-        ),
-    )
+    warn = pytest.fail if said is None else said.append
+    engine, clock = LocalEngine(workers=1), FixedClock(NOW_MS)
+    return run_on(store, optimize_table, OptimizeOptions(), warn=warn, engine=engine, clock=clock)
 
 
 def checkpoint_versions(store: Store) -> list[int]:
@@ -68,17 +63,9 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
     builder.commit(remove)
     for name in memory_of(builder).contents():
         memory_of(builder).set_modified(name, long_ago)
-    report = vacuum_table(
-        DeltaLog(builder.store, ignore_warning),
-        VacuumOptions(),
-        RunContext(
-            warn=pytest.fail,
-            engine=LocalEngine(workers=1),
-            clock=FixedClock(START_MS),
-            sleep=lambda seconds: None,
-        ),
-        confirm=lambda plan: True,
-    )
+    confirmed = partial(vacuum_table, confirm=lambda plan: True)
+    clock = FixedClock(START_MS)
+    report = run_on(builder.store, confirmed, VacuumOptions(), warn=pytest.fail, clock=clock)
     assert report.versions
     assert report.versions[-1] >= 4
     assert checkpoint_versions(builder.store) == [report.versions[-1]]
@@ -108,8 +95,7 @@ def test_what_is_dry_or_empty_is_not_followed() -> None:
 def test_cleanup_follows_the_property(flag: str, kept: bool) -> None:
     builder = table(6, checkpointInterval="6", enableExpiredLogCleanup=flag)
     builder.checkpoint(3)
-    for version in range(6):
-        memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+    _aged(builder)
     optimize(builder.store)
     assert checkpoint_versions(builder.store) == [3, 6]
     oldest = min(log_names(builder.store))
@@ -119,8 +105,7 @@ def test_cleanup_follows_the_property(flag: str, kept: bool) -> None:
 def test_a_failure_is_a_warning_and_the_commit_stands() -> None:
     builder = table(4, checkpointInterval="4")
     calls = FaultyStore(builder.store)
-    with opened_as(calls):
-        optimize(calls)
+    optimize(calls)
     follow = next(
         at for at, (method, name) in enumerate(calls.calls, 1)
         if method == "open_replacement" and "checkpoint" in name
@@ -128,8 +113,7 @@ def test_a_failure_is_a_warning_and_the_commit_stands() -> None:
     builder = table(4, checkpointInterval="4")
     said: list[str] = []
     faulty = FaultyStore(builder.store, Fault(follow, "error"))
-    with opened_as(faulty):
-        report = optimize(faulty, said)
+    report = optimize(faulty, said)
     assert report.versions == (4,)
     assert "version 4 is committed" in said[0]
     assert checkpoint_versions(builder.store) == []
@@ -152,8 +136,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     builder.checkpoint(1)
     builder.checkpoint(4)
     before = DeltaLog(builder.store, pytest.fail).snapshot()
-    for version in range(6):
-        memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+    _aged(builder)
     said: list[str] = []
     found = run_after_commit(
         DeltaLog(before.store, ignore_warning),
@@ -169,7 +152,7 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
 
 
 def _aged(builder: TableBuilder) -> None:
-    for version in range(builder.version):
+    for version in range(builder.version + 1):
         memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
 
 
@@ -203,8 +186,7 @@ def test_a_writer_beside_us_turns_off_the_cleanup(when: str) -> None:
     builder.checkpoint(3)
     _aged(builder)
     store = _Altered(builder, when, checkpointInterval="6", enableExpiredLogCleanup="false")
-    with opened_as(store):
-        optimize(store)
+    optimize(store)
     assert len(checkpoint_versions(store)) == 2
     assert min(log_names(store)) == f"{0:020d}.json"
 
@@ -212,8 +194,7 @@ def test_a_writer_beside_us_turns_off_the_cleanup(when: str) -> None:
 def test_a_writer_beside_us_changes_the_interval() -> None:
     builder = table(4, checkpointInterval="100")
     store = _Altered(builder, "commit", checkpointInterval="5")
-    with opened_as(store):
-        assert optimize(store).versions == (5,)
+    assert optimize(store).versions == (5,)
     assert checkpoint_versions(store) == [5]
 
 
@@ -222,9 +203,6 @@ def test_a_restore_is_not_followed_by_a_cleanup() -> None:
     builder = table(6, checkpointInterval="6")
     builder.checkpoint(3)
     _aged(builder)
-    context = RunContext(
-        warn=lambda text: None, clock=FixedClock(NOW_MS), sleep=lambda seconds: None
-    )
-    restore_table(DeltaLog(builder.store, context.warn), RestoreOptions(version=2), context)
+    run_on(builder.store, restore_table, RestoreOptions(version=2), clock=FixedClock(NOW_MS))
     assert checkpoint_versions(builder.store) == [3, 6]
     assert min(log_names(builder.store)) == f"{0:020d}.json"

@@ -6,30 +6,20 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import NotATableError, VersionNotFoundError, ignore_warning
+from deltactl.errors import ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.detail import DetailReport, load_detail
 from deltactl.protocol.features import Operation
 from deltactl.storage.open import open_store
-from deltactl.table import Table
 from tests.support.history_logs import (
     PROTOCOL,
     START_MS,
     Action,
-    add,
     ict_properties,
     info,
-    log_path,
     metadata,
     write_commit,
-    write_log,
 )
-
-COLUMNS = [
-    "format", "id", "name", "description", "location", "createdAt", "lastModified",
-    "partitionColumns", "clusteringColumns", "numFiles", "sizeInBytes", "properties",
-    "minReaderVersion", "minWriterVersion", "tableFeatures",
-]  # fmt: skip
 
 
 def refuse_warning(message: str) -> None:
@@ -38,42 +28,6 @@ def refuse_warning(message: str) -> None:
 
 def load(root: Path, version: int | None = None) -> DetailReport:
     return load_detail(DeltaLog(open_store(str(root)), refuse_warning), version)
-
-
-def test_row_as_delta_on_spark_gives_it(tmp_path: Path) -> None:
-    root = tmp_path / "a table"
-    action = {"metaData": {**metadata("p")["metaData"], "description": "c"}}
-    action["metaData"]["configuration"] = {"user.key": "v"}
-    write_commit(root, 0, info("CREATE TABLE"), PROTOCOL, action)
-    write_commit(root, 1, info(), add("p=a/1", 666), add("p=a/2", 1332))
-    row = load(root).row
-    assert list(row) == COLUMNS
-    assert row == {
-        "format": "delta",
-        "id": "table-id",
-        "name": None,
-        "description": "c",
-        "location": f"file:{tmp_path}/a%20table",
-        "createdAt": START_MS,
-        "lastModified": START_MS + 1000,
-        "partitionColumns": ["p"],
-        "clusteringColumns": [],
-        "numFiles": 2,
-        "sizeInBytes": 1998,
-        "properties": {"user.key": "v"},
-        "minReaderVersion": 1,
-        "minWriterVersion": 2,
-        "tableFeatures": ["appendOnly", "invariants"],
-    }
-
-
-def test_an_older_version_has_its_own_files_and_time(tmp_path: Path) -> None:
-    write_log(tmp_path, 5)
-    report = load(tmp_path, 2)
-    assert (report.version, report.row["numFiles"]) == (2, 2)
-    assert report.row["lastModified"] == START_MS + 2000
-    with pytest.raises(VersionNotFoundError):
-        load(tmp_path, 9)
 
 
 def test_last_modified_is_the_file_time_whatever_the_commit_says(tmp_path: Path) -> None:
@@ -172,16 +126,6 @@ def test_a_schema_that_cannot_be_read(tmp_path: Path) -> None:
     action = {"metaData": {**metadata()["metaData"], "schemaString": "not json"}}
     write_commit(tmp_path, 0, info(), PROTOCOL, action)
     assert load(tmp_path).columns is None
-
-
-def test_a_directory_without_commits_is_not_a_table(tmp_path: Path) -> None:
-    with pytest.raises(NotATableError, match="the directory is empty or missing"):
-        load(tmp_path)
-    write_log(tmp_path, 1)
-    assert Table(str(tmp_path)).detail().version == 0
-    log_path(tmp_path, 0).unlink()
-    with pytest.raises(NotATableError):
-        Table(str(tmp_path)).detail()
 
 
 @pytest.mark.corpus

@@ -129,13 +129,6 @@ def test_ids_of_a_column_are_those_of_its_rows() -> None:
     assert unique_ids(pa.nulls(2, STRUCT)).to_pylist() == [None, None]
 
 
-@given(bitmaps)
-def test_decoding_undoes_encoding(bitmap: BitMap64) -> None:
-    before = bitmap.serialize()
-    assert decode_bitmap(encode_bitmap(bitmap), cardinality=len(bitmap)) == bitmap
-    assert bitmap.serialize() == before
-
-
 def native(*parts: BitMap) -> bytes:
     framed = [struct.pack("<I", len(p.serialize())) + p.serialize() for p in parts]
     return NATIVE + struct.pack("<I", len(parts)) + b"".join(framed)
@@ -253,11 +246,6 @@ def test_a_vector_of_another_file_is_refused() -> None:
     ensure_within(BitMap64(), 0, "a.parquet")
     with pytest.raises(DataFileError, match="deletes row 10 of a file with 10 rows"):
         ensure_within(BitMap64([10]), 10, "a.parquet")
-
-
-@given(st.binary(max_size=40).filter(lambda data: len(data) % 4 == 0))
-def test_z85_goes_there_and_back(data: bytes) -> None:
-    assert z85_decode(z85_encode(data)) == data
 
 
 def test_z85_knows_its_own_rfc() -> None:

@@ -108,15 +108,7 @@ class Scene:
         self.ago(days, put)
 
     def restore_file(self, days: float, add: Action) -> int:
-        return self.ago(
-            days,
-            lambda: self.builder.commit(
-                {
-                    "add": add,
-                },
-                operation="RESTORE",
-            ),
-        )
+        return self.ago(days, lambda: self.builder.commit({"add": add}, operation="RESTORE"))
 
     def clone(self, days: float, *paths: str, noted: bool = True) -> Scene:
         """A shallow clone that names these files, and their vectors, by absolute address."""
@@ -166,13 +158,8 @@ class Scene:
         fixed = {"mode": "full", "max_orphan_fraction": 1.0}
         settings: dict[str, Any] = {**fixed, **options}
         with opened_as(store):
-            return vacuum_table(
-                DeltaLog(store, ignore_warning),
-                VacuumOptions(**settings),
-                self.context(),
-                orphans=orphans,
-                dry_run=dry_run,
-            )
+            log, chosen = DeltaLog(store, ignore_warning), VacuumOptions(**settings)
+            return vacuum_table(log, chosen, self.context(), orphans=orphans, dry_run=dry_run)
 
     def context(self) -> RunContext:
         return RunContext(

@@ -142,6 +142,7 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     envelope = json.loads(ran.out)
     assert ran.code == 7
     assert envelope["error"]["code"] == "UNSUPPORTED_FEATURE"
+    assert "notYetInvented" in envelope["error"]["message"]
     assert envelope["result"]["sound"] is True
 
 

@@ -88,6 +88,8 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     ran = cli(*FIX, "--yes")
     assert ran.code == 3
     assert ran.out.startswith("No path can be removed safely in version 3\n")
+    (finding,) = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    assert (finding["code"], "RESTORE" in finding["problem"]) == ("PATH_ENCODING_DOUBTFUL", True)
     assert "To remove one of them, give the quoted text after 'live as' with --path" in ran.out
     assert version_of(table) == 3
     assert cli(*FIX, "--path", ENCODED, "--yes").code == 2

@@ -155,11 +155,6 @@ def test_wrong_options_end_with_exit_2(
     assert ran.code == 2 and told in ran.err and ran.out == ""
 
 
-def test_a_place_without_anything(cli: RunCli, events: Path) -> None:
-    ran = cli("convert", "nowhere")
-    assert ran.code == 6 and "nowhere: the directory is empty or missing" in ran.err
-
-
 def test_an_interrupt_leaves_nothing(
     cli: RunCli, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

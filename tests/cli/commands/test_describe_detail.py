@@ -25,19 +25,22 @@ def table(tmp_path: Path) -> str:
             "writerFeatures": ["appendOnly", "novelFeature"],
         }
     }
-    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata("p", user_key="v\x1b[1m"))
-    write_commit(tmp_path, 1, info(), add("f1", 2048))
-    return str(tmp_path)
+    root = tmp_path / "a table"
+    action = metadata("p", user_key="v\x1b[1m")["metaData"] | {"description": "c"}
+    write_commit(root, 0, info("CREATE TABLE"), protocol, {"metaData": action})
+    write_commit(root, 1, info(), add("f1", 2048))
+    return str(root)
 
 
 def test_the_page_shows_each_fact_on_a_line(cli: RunCli, table: str) -> None:
     ran = cli("describe-detail", table)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
-        f"location        file:{table}\n"
+        f"location        file:{table.replace(' ', '%20')}\n"
         "version         1, committed 2023-11-14T22:13:21.000Z (1 h ago)\n"
         "size            1 file, 2 KiB\n"
         "id              table-id\n"
+        "description     c\n"
         "created         2023-11-14T22:13:20.000Z (2 h ago)\n"
         "last modified   2023-11-14T22:13:21.000Z (1 h ago)\n"
         "partitioned by  p\n"
@@ -70,8 +73,8 @@ def test_json_has_the_members_of_describe_detail_on_spark(cli: RunCli, table: st
         "format": "delta",
         "id": "table-id",
         "name": None,
-        "description": None,
-        "location": f"file:{table}",
+        "description": "c",
+        "location": f"file:{table.replace(' ', '%20')}",
         "createdAt": "2023-11-14T22:13:20.000Z",
         "lastModified": "2023-11-14T22:13:21.000Z",
         "partitionColumns": ["p"],

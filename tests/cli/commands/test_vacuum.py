@@ -358,6 +358,8 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
         ("--undo", "last", "--retain", "7d"),
         ("--purge-quarantine", "--yes", "--quarantine-for", "0h"),
         ("--inventory", "x.csv", "--mode", "lite"),
+        ("--dump-listing", "x.parquet", "--mode", "lite"),
+        ("--dump-listing", "x.parquet", "--inventory", "y.parquet"),
         ("--forget-clone", "clone", "--retain", "7d"),
         ("--forget-clone", "clone", "--yes"),
     ],
@@ -367,9 +369,7 @@ def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str,
     assert cli("vacuum", "events", *words).code == 2
 
 
-def test_a_table_that_misses_files_is_reported_before_all_else(
-    table: TableBuilder,
-) -> None:
+def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuilder) -> None:
     report = run_on(
         table.store, vacuum_table, VacuumOptions(mode="full"), warn=pytest.fail, dry_run=True
     )

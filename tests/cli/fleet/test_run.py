@@ -19,6 +19,7 @@ from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.fakes import go_round
+from tests.cli.options.test_time_limit import run_fake
 from tests.cli.test_app import FAKE_MAIN, start
 from tests.support.table_builder import Column, TableBuilder
 
@@ -209,16 +210,6 @@ def test_a_pattern_that_fails_is_one_entry(
     assert ran.err.startswith(f"error: {pattern}: {message}\n")
 
 
-def test_a_pattern_of_a_list_that_fails_stops_no_other(
-    cli: RunCli, lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("lake/x*\nlake/a\n"))
-    ran = cli("optimize", "--tables-from", "-", "-q")
-    assert ran.code == ExitCode.FAILURE
-    assert ran.out == "2 tables: 1 failed, 1 done\n"
-    assert (lake / "a/_delta_log/00000000000000000004.json").exists()
-
-
 @pytest.mark.parametrize("pattern", ["lake/*", "lake/**"])
 def test_a_table_with_an_empty_log_is_an_entry_that_fails(
     cli: RunCli, lake: Path, pattern: str
@@ -277,14 +268,8 @@ def test_a_signal_stops_all_in_good_order(jobs: str) -> None:
     ("tables", "code"), [(("x/fine", "x/wait", "y/fine"), 5), (("x/wait-idle", "y/fine"), 1)]
 )
 def test_the_time_limit_is_for_all_tables_together(tables: Sequence[str], code: int) -> None:
-    args = ("go-round", *tables, "--timeout", "2s", "-q", "-o", "json")
-    done = subprocess.run(
-        [sys.executable, "-c", FAKE_MAIN, *args],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    args = (*tables, "--timeout", "2s", "-q", "-o", "json")
+    done = run_fake(*args)
     document = json.loads(done.stdout.removeprefix("ready\n"))
     runs = document["runs"]
     assert done.returncode == document["exit_code"] == code  # 1 only if nothing was done anywhere

@@ -117,13 +117,6 @@ def test_auto_without_the_extra_says_nothing_below_the_threshold(
     assert "pyspark" not in ran.err
 
 
-def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
-    node = json.loads(cli("optimize", "events", "-o", "json").out)
-    assert node["engine"] == "local"
-    assert node["engine_reason"] == "input below 1 GiB, no cluster configured"
-    assert node["warnings"] == []
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("arguments", "environ", "engine", "reason"),

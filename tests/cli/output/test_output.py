@@ -93,23 +93,6 @@ def test_csv_without_rows_is_one_row_of_the_result() -> None:
     assert emit(OutputFormat.CSV) == "n\n1\n"
 
 
-def test_warnings_are_said_once_and_kept() -> None:
-    err = io.StringIO()
-    out = io.StringIO()
-    output = Output(OutputFormat.JSON, environ={}, stdout=out, stderr=err)
-    output.warn("odd")
-    output.warn("odd")
-    output.emit(Envelope("show", None))
-    assert err.getvalue() == "warning: odd\n"
-    assert json.loads(out.getvalue())["warnings"] == ["odd"]
-
-
-def test_notes_are_silent_when_quiet() -> None:
-    err = io.StringIO()
-    Output(environ={}, quiet=True, stderr=err).note("by the way")
-    assert err.getvalue() == ""
-
-
 def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
     output = Output(environ={}, stdout=io.StringIO(), stderr=ClosedPipe())
     output.warn("odd")

@@ -48,12 +48,6 @@ def test_a_commit_that_was_deleted_is_not_put_again() -> None:
     assert store.stat_many([NAME]) == [None]
 
 
-def test_one_small_read_confirms_a_commit() -> None:
-    counting = CountingStore(MemoryStore("memory://put/read"))
-    assert put_commit(counting, NAME, OURS)
-    assert counting.calls == {"put_if_absent": 1, "read_ranges": 1}
-
-
 @pytest.mark.parametrize("failures", [2, 9])
 def test_a_commit_that_cannot_be_read_again_is_not_put_again(failures: int) -> None:
     store = MemoryStore(f"memory://put/{failures}-failures")

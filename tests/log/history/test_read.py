@@ -215,10 +215,7 @@ def test_in_commit_timestamps_from_the_start(tmp_path: Path) -> None:
 def test_in_commit_timestamps_enabled_later(tmp_path: Path) -> None:
     in_commit_log(tmp_path, {2: 55, 3: 56}, 4)
     write_commit(
-        tmp_path,
-        2,
-        info(inCommitTimestamp=START_MS + 55),
-        metadata(**ict_properties(version=2)),
+        tmp_path, 2, info(inCommitTimestamp=START_MS + 55), metadata(**ict_properties(version=2))
     )
     set_time(log_path(tmp_path, 1), START_MS - 5)
     assert times(read(tmp_path)) == [56, 55, 1, 0]
@@ -286,27 +283,12 @@ def test_versions_and_operations(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, info("MERGE"))
     assert versions(read(tmp_path, first_version=2, last_version=4)) == [4, 3, 2]
     assert versions(read(tmp_path, last_version=99, first_version=4)) == [5, 4]
-    assert versions(
-        read(
-            tmp_path,
-            operations=(
-                "merge",
-                "Create Table",
-            ),
-        )
-    ) == [3, 0]
+    assert versions(read(tmp_path, operations=("merge", "Create Table"))) == [3, 0]
     store = open_store(str(tmp_path))
     found = read_history(
         CommitReader(store), list_log(store), Selection(limit=2, operations=("WRITE",))
     )
     assert (versions(found.rows), found.num_unread) == ([5, 4], 4)
-
-
-def test_how_many_are_not_shown(tmp_path: Path) -> None:
-    store = open_store(str(write_log(tmp_path, 6)))
-    history = read_history(CommitReader(store), list_log(store), Selection(limit=2))
-    assert (history.latest_version, history.num_commits, history.num_unread) == (5, 6, 4)
-    assert read_history(CommitReader(store), list_log(store), Selection(limit=6)).num_unread == 0
 
 
 def test_a_gap_is_marked(tmp_path: Path) -> None:

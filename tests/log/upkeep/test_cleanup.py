@@ -20,8 +20,9 @@ from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, fail, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.damage import edit_parquet
+from tests.support.run import run_on
 from tests.support.stores import CountingStore
-from tests.support.table_builder import LOG, TableBuilder, commit_path
+from tests.support.table_builder import LOG, Action, TableBuilder, commit_path
 
 MIDNIGHT = NOW_MS // DAY_MS * DAY_MS
 
@@ -219,33 +220,27 @@ def test_checkpoint_protection() -> None:
     assert plan(builder).checkpoint_version == 5, "everything protected goes at once"
 
 
-def test_checkpoint_protection_refuses_what_it_cannot_know() -> None:
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        (TableBuilder.protocol_action(["checkpointProtection", "notYet"]), "notYet"),
+        (
+            {"protocol": {"minReaderVersion": float("inf"), "minWriterVersion": 2}},
+            "it has a protocol that deltactl does ",
+        ),
+    ],
+    ids=["unknown", "unreadable"],
+)
+def test_checkpoint_protection_refuses_what_it_cannot_know(protocol: Action, said: str) -> None:
     features = ["checkpointProtection"]
     builder = make_log([60, 55, 50, 1], features=features, properties=PROTECTED)
-    text = builder.store.read(commit_path(1)).decode()
-    unknown = {**TableBuilder.protocol_action([*features, "notYetInvented"])}
-    known = TableBuilder.protocol_action(features)
-    builder.store.put(commit_path(1), (text + json.dumps(unknown) + "\n").encode())
-    after = builder.store.read(commit_path(2)).decode()
-    builder.store.put(commit_path(2), (after + json.dumps(known) + "\n").encode())
-    set_age(builder, commit_path(1), 55)
-    set_age(builder, commit_path(2), 50)
+    for version, action in ((1, protocol), (2, TableBuilder.protocol_action(features))):
+        text = builder.store.read(commit_path(version)).decode()
+        builder.store.put(commit_path(version), (text + json.dumps(action) + "\n").encode())
+        set_age(builder, commit_path(version), 60 - 5 * version)
     builder.checkpoint(0)
     builder.checkpoint(2)
-    with pytest.raises(SafetyError, match="notYetInvented"):
-        plan(builder)
-
-
-def test_a_protocol_that_cannot_be_read_deletes_no_protected_history() -> None:
-    properties = {"delta.requireCheckpointProtectionBeforeVersion": "4"}
-    builder = make_log([60, 55, 50, 1, 1], features=["checkpointProtection"], properties=properties)
-    endless = {"protocol": {"minReaderVersion": float("inf"), "minWriterVersion": 2}}
-    after = builder.store.read(commit_path(1)).decode()
-    builder.store.put(commit_path(1), (after + json.dumps(endless) + "\n").encode())
-    set_age(builder, commit_path(1), 55)
-    builder.checkpoint(0)
-    builder.checkpoint(2)
-    with pytest.raises(SafetyError, match="it has a protocol that deltactl does "):
+    with pytest.raises(SafetyError, match=said):
         plan(builder)
 
 
@@ -270,64 +265,25 @@ def test_cleanup_and_the_property_that_switches_it_off() -> None:
     """By hand it is asked for: told, and done."""
     builder = make_log([60, 55, 50], properties={"delta.enableExpiredLogCleanup": "false"})
     said: list[str] = []
-    report = checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        CheckpointOptions(cleanup=True),
-        RunContext(warn=said.append, clock=FixedClock(NOW_MS)),
-    )
+    chosen, clock = CheckpointOptions(cleanup=True), FixedClock(NOW_MS)
+    report = run_on(builder.store, checkpoint_table, chosen, warn=said.append, clock=clock)
     assert len(set(said)) == 1
     assert report.cleanup is not None
     assert report.cleanup.checkpoint_version == 2
     assert log_names(builder.store) == [classic(2), *commits(2), "_last_checkpoint"]
 
 
-def test_a_checkpoint_by_hand_deletes_nothing() -> None:
-    builder = make_log([60, 55, 50])
-    checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        CheckpointOptions(),
-        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
-    )
-    assert set(commits(0, 1, 2)) <= set(log_names(builder.store))
-
-
-def test_cleanup_only_writes_no_checkpoint() -> None:
-    builder = make_log([60, 55, 50, 1])
-    builder.checkpoint(1)
-    report = checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        CheckpointOptions(cleanup_only=True),
-        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
-    )
-    assert report.written is None
-    assert log_names(builder.store) == [classic(1), *commits(1, 2, 3)]
-
-
 def test_a_checkpoint_at_the_boundary_is_written_first() -> None:
     builder = make_log([60, 55, 50, 1])
-    options = CheckpointOptions(version=2, cleanup=True)
-    checkpoint_table(
-        DeltaLog(builder.store, ignore_warning),
-        options,
-        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
-    )
+    clean(builder.store, version=2, cleanup=True)
     assert log_names(builder.store) == [classic(2), *commits(2, 3), "_last_checkpoint"]
     with pytest.raises(SafetyError):
-        options = CheckpointOptions(version=3, cleanup=True)
-        checkpoint_table(
-            DeltaLog(builder.store, ignore_warning),
-            options,
-            RunContext(warn=fail, clock=FixedClock(NOW_MS)),
-        )
+        clean(builder.store, version=3, cleanup=True)
 
 
 def clean(store: Store, *, dry_run: bool = False, **options: Any) -> None:
-    checkpoint_table(
-        DeltaLog(store, ignore_warning),
-        CheckpointOptions(**options),
-        RunContext(warn=ignore_warning, clock=FixedClock(NOW_MS)),
-        dry_run=dry_run,
-    )
+    chosen, clock = CheckpointOptions(**options), FixedClock(NOW_MS)
+    run_on(store, checkpoint_table, chosen, clock=clock, dry_run=dry_run)
 
 
 @pytest.mark.parametrize(

@@ -71,27 +71,6 @@ def read(store: Store, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in store.read(commit_path(version)).splitlines()]
 
 
-def test_the_lines_of_a_commit() -> None:
-    builder = build()
-    committed = commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
-    assert (committed.version, len(committed.verdicts)) == (2, 1)
-    info, add, *removes = read(builder.store, 2)
-    assert info["commitInfo"]["tags"] == {"a": "b"}
-    assert info["commitInfo"]["operationMetrics"]["numRemovedFiles"] == "2"
-    assert add == {
-        "add": {
-            "path": "p/new%201.parquet",
-            "partitionValues": {"p": None},
-            "size": 5,
-            "modificationTime": 6,
-            "dataChange": False,
-            "stats": "{}",
-            "tags": {"t": "1"},
-        }
-    }
-    assert [line["remove"]["path"] for line in removes] == list(builder.data)[:2]
-
-
 @pytest.mark.parametrize("behind_ms", [-5, 0, 40 * DAY_MS])
 def test_a_clock_that_is_behind_does_not_date_a_deletion_before_the_last_commit(
     behind_ms: int,
@@ -260,8 +239,7 @@ def test_a_version_known_by_its_checkpoint_alone_is_built_upon() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{", "{}", "[]", '{"rowIdHighWaterMark":null}', '{"rowIdHighWaterMark":Infinity}'],
+    "text", ["{", "{}", "[]", '{"rowIdHighWaterMark":null}', '{"rowIdHighWaterMark":Infinity}']
 )
 def test_a_broken_high_water_mark_is_not_guessed(text: str) -> None:
     builder = build("rowTracking")

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from deltactl import (
-    CheckpointOptions,
-    ConflictError,
-    SafetyError,
-    Table,
-    UsageError,
-    VacuumOptions,
-)
+from deltactl import CheckpointOptions, ConflictError, SafetyError, Table, UsageError, VacuumOptions
 from deltactl.operations.check.fixes.path_encoding import PathRepairReport
 from deltactl.operations.check.fixes.report import FixReport
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -148,15 +141,6 @@ def test_what_is_unknown_has_to_be_named(table: TextTable) -> None:
     assert ids(table.root) == [3]
 
 
-def test_an_append_only_table_is_refused(tmp_path: Path) -> None:
-    table = TextTable(tmp_path, **{"delta.appendOnly": "true"})
-    table.add(RAW, (1,))
-    table.remove(ENCODED)
-    with pytest.raises(SafetyError, match="append-only"):
-        fix(tmp_path)
-    assert ids(tmp_path) == [1]
-
-
 @pytest.mark.parametrize("writer", ["the file", "the schema", "another file"])
 def test_what_another_writer_does_meanwhile(table: TextTable, writer: str) -> None:
     table.remove(ENCODED)
@@ -207,11 +191,6 @@ def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
     assert remove["deletionVector"] == add["deletionVector"]
     assert report.num_rows == 1
     assert Table(str(tmp_path)).snapshot().num_files == 0
-
-
-def test_a_table_without_pairs(table: TextTable) -> None:
-    report = fix(table.root)
-    assert (report.is_empty, report.version_after) == (True, None)
 
 
 def compact(table: TextTable) -> str:
@@ -276,15 +255,6 @@ def test_a_restore_that_removes_by_another_text_is_certain(table: TextTable) -> 
     assert "RESTORE of delta-rs" in problems(table.root)[0]
     fix(table.root)
     assert ids(table.root) == [1, 2]
-
-
-def test_a_restore_to_a_time_leaves_doubt(table: TextTable) -> None:
-    table.remove(ENCODED)
-    parameters = {"version": None, "timestamp": "2020-09-13 12:26:40"}
-    table.commit(operation="RESTORE", operationParameters=parameters)
-    assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
-    assert "RESTORE" in problems(table.root)[0]
-    assert fix(table.root).version_after is None
 
 
 def test_the_copy_goes_while_the_fix_is_at_work(table: TextTable) -> None:

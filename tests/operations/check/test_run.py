@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.codes import load_findings
-from deltactl.errors import NotATableError, UsageError
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.options import Depth
 from tests.operations.check.damages import (
     DAMAGES,
     HINT,
@@ -346,16 +345,6 @@ def test_a_page_that_rotted_is_found_by_its_checksum() -> None:
     assert codes(check(builder.store, depth=Depth.DATA)) == ["FILE_UNREADABLE"]
 
 
-def test_an_unknown_reader_feature_is_reported() -> None:
-    builder = new_table(Column("id"), features=["notYetInvented"])
-    builder.append([{"id": 1}])
-    report = check(builder.store, **DEEP)
-    assert report.is_sound
-    assert report.unsupported is not None
-    assert "notYetInvented" in report.unsupported
-    assert any("notYetInvented" in note for note in report.notes)
-
-
 def test_files_of_older_versions_that_a_vacuum_removed_are_a_note() -> None:
     builder = table()
     path = "p=1/f00002.parquet"
@@ -393,17 +382,6 @@ def test_a_sample_is_a_part_and_always_the_same() -> None:
     assert first == second
     assert 25 < first.num_checked < 75
     assert first.num_files == 200
-
-
-def test_bad_options_are_refused() -> None:
-    for options in ({"sample": 0.0}, {"sample": 1.1}, {"version": 1, "all_versions": True}):
-        with pytest.raises(UsageError):
-            CheckOptions(**options)
-
-
-def test_no_table_is_an_error() -> None:
-    with pytest.raises(NotATableError):
-        check(MemoryStore("memory://check/nothing"))
 
 
 def test_a_compacted_file_that_cannot_be_read_is_not_used() -> None:

@@ -121,11 +121,6 @@ def test_a_hint_that_is_invalid(truncated: bytes | None, problem: str) -> None:
     assert_valid(builder, range(5))
 
 
-def test_a_log_without_checkpoints_needs_no_hint() -> None:
-    builder = new_table()
-    assert repair(builder.store).findings == ()
-
-
 def _rows(data: bytes, change: Callable[[list[Any]], list[Any]]) -> bytes:
     table = pq.read_table(io.BytesIO(data))
     sink = io.BytesIO()
@@ -224,14 +219,6 @@ def test_a_bad_checkpoint_that_stays_beside_the_good_one_is_reported() -> None:
     (finding,) = [f for f in report.findings if f.name == bad]
     assert not finding.repaired
     assert "denied" in finding.remedy
-
-
-def test_a_lost_sidecar_is_found() -> None:
-    builder = table("v2-json")
-    sidecars = [info.name for info in builder.store.list_from(f"{LOG}/_sidecars")]
-    builder.store.delete_many(sidecars[:1])
-    assert repair(builder.store).all_repaired
-    assert_valid(builder, range(5))
 
 
 def test_each_checkpoint_is_proven_by_those_before_it() -> None:

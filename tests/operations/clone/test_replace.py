@@ -12,7 +12,8 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
-from tests.operations.clone.test_run import bodies, clone, contents, ids, with_vectors
+from tests.operations.clone.test_run import clone, contents, ids, with_vectors
+from tests.support.restores import bodies
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
 

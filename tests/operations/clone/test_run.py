@@ -39,21 +39,10 @@ from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies, memory_table
 from tests.support.stores import fresh_store
-from tests.support.table_builder import (
-    START_MS,
-    Action,
-    Column,
-    TableBuilder,
-    commit_path,
-    multiset,
-)
+from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path, multiset
 from tests.support.table_samples import FEATURES, build_sample
-
-
-def memory_table(*columns: Column, **options: Any) -> TableBuilder:
-    store = fresh_store()
-    return TableBuilder(store, columns or (Column("id"),), **options)
 
 
 def clone(
@@ -77,11 +66,6 @@ def clone(
         context,
         dry_run=dry_run,
     )
-
-
-def bodies(store: Store, version: int, action: str) -> list[Action]:
-    lines = map(json.loads, store.read(commit_path(version)).decode().splitlines())
-    return [line[action] for line in lines if action in line]
 
 
 def rows(store: Store) -> Any:
@@ -646,22 +630,6 @@ def test_a_clone_of_a_clone_does_not_stop_the_vacuum_of_either_source(tmp_path: 
     last = LocalStore(str(tmp_path / "d"))
     clone(stores[1], last, deep=False)
     assert [note.clone_uri for note in read_notes(stores[1])] == [last.uri]
-
-
-def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
-    source = LocalStore(str(tmp_path / "source"))
-    TableBuilder(source, [Column("id")]).append([{"id": 1}], [{"id": 2}])
-    target = LocalStore(str(tmp_path / "clone"))
-    clone(source, target, deep=False)
-    table = Table(tmp_path / "source", warn=lambda _: None)
-    assert table.optimize().versions
-    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True)
-    table.vacuum(options)
-    assert ids(target) == [1, 2]
-    (tmp_path / "clone").rename(tmp_path / "gone")
-    with pytest.raises(SafetyError, match="the shallow clone .* but it is unknown which files"):
-        table.vacuum(options)
-    assert len(list((tmp_path / "source").glob("*.parquet"))) == 3
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])

@@ -18,15 +18,9 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
-from tests.operations.clone.test_run import (
-    bodies,
-    clone,
-    ids,
-    memory_table,
-    names,
-    with_vectors,
-)
+from tests.operations.clone.test_run import clone, ids, names, with_vectors
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies, memory_table
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

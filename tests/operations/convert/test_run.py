@@ -26,7 +26,6 @@ from deltactl.operations.convert.directory import LINKED
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.protocol.schema import render_type
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.run import run_on
@@ -134,16 +133,6 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     assert store.calls["walk_tree"] == store.calls["put_if_absent"] == 1
     assert store.calls["put"] == store.calls["open_output"] == store.calls["delete_many"] == 0
     assert {path: path.read_bytes() for path in paths} == before
-
-
-def test_a_dry_run_plans_the_same_and_writes_nothing(tmp_path: Path) -> None:
-    write(tmp_path, "d=2024-01-01/1.parquet", {"id": [1]})
-    store = refuse_changes(LocalStore(str(tmp_path)))
-    dry = run_on(store, convert_directory, ConvertOptions(), dry_run=True)
-    assert not (tmp_path / "_delta_log").exists()
-    real = convert(str(tmp_path))
-    assert dry.plan is not None and real.plan is not None
-    assert (dry.plan.files, schema(dry)) == (real.plan.files, schema(real))
 
 
 def test_without_statistics_adds_have_none(tmp_path: Path) -> None:
@@ -347,11 +336,7 @@ def test_remains_of_a_log_are_not_built_upon(tmp_path: Path) -> None:
         (".hoodie/hoodie.properties", UnsupportedFeatureError, "Hudi"),
         ("_spark_metadata/.0.crc", SafetyError, "stream: '_spark_metadata' lists"),
         ("deletion_vector_6.bin", SafetyError, "which rows are"),
-        (
-            "_x/ab/deletion_vector_6.bin",
-            SafetyError,
-            "which rows",
-        ),
+        ("_x/ab/deletion_vector_6.bin", SafetyError, "which rows"),
     ],
 )
 def test_tables_of_other_formats_are_refused_by_name(

@@ -7,13 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltactl.errors import (
-    CorruptLogError,
-    LogGapError,
-    NotATableError,
-    UsageError,
-    VersionNotFoundError,
-)
+from deltactl.errors import CorruptLogError, LogGapError, UsageError, VersionNotFoundError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.changes import Change, change_from_metrics
 from deltactl.operations.history.run import (
@@ -198,13 +192,6 @@ def test_version_at_a_time(tmp_path: Path, ms: int, version: int, after: int | N
     found = at(write_log(tmp_path, 4), ms)
     assert found.row["version"] == version
     assert (found.next_row["version"] if found.next_row else None) == after
-
-
-def test_version_at_a_time_before_all(tmp_path: Path) -> None:
-    with pytest.raises(VersionNotFoundError, match="before the first commit in .* version 0"):
-        at(write_log(tmp_path, 3), -1)
-    with pytest.raises(NotATableError):
-        at(tmp_path / "nothing", 0)
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -124,8 +124,9 @@ def test_without_vectors_a_bin_whose_rows_all_went_still_needs_none() -> None:
     race.assert_valid()
 
 
-def test_stats_added_again_change_nothing_but_the_remove() -> None:
-    race = race_with_vectors()
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+def test_stats_added_again_change_nothing_but_the_remove(properties: dict[str, str]) -> None:
+    race = Race("deletionVectors", properties=properties)
     path = race.paths["a"][0]
 
     def add_again() -> None:
@@ -136,6 +137,7 @@ def test_stats_added_again_change_nothing_but_the_remove() -> None:
     assert race.partitions_committed(report) == ["a", "b", "c"]
     (body,) = (body for body in removed(race, report) if body["path"] == path)
     assert body["tags"]["x"] == "y"
+    assert not report.dropped
     race.assert_valid()
 
 
@@ -253,8 +255,9 @@ def test_row_ids_are_kept_and_those_of_outputs_are_new() -> None:
     race.assert_valid()
 
 
-def test_an_overwrite_takes_every_row() -> None:
-    race = race_with_vectors()
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+def test_an_overwrite_takes_every_row(properties: dict[str, str]) -> None:
+    race = Race("deletionVectors", properties=properties)
     everything = [path for paths in race.paths.values() for path in paths]
     report = race.run(before_1=lambda: race.builder.remove(*everything))
     assert not report.versions
@@ -262,6 +265,7 @@ def test_an_overwrite_takes_every_row() -> None:
     assert {dropped.reason for dropped in report.dropped} == {
         "other writers removed all of the input files"
     }
+    race.assert_valid()
 
 
 def test_each_bin_that_is_dropped_has_its_own_reason() -> None:

@@ -21,14 +21,7 @@ from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import fresh_store
-from tests.support.table_builder import (
-    LOG,
-    Column,
-    TableBuilder,
-    canonical,
-    commit_path,
-    multiset,
-)
+from tests.support.table_builder import LOG, Column, TableBuilder, canonical, commit_path, multiset
 
 COLUMNS = (Column("id"), Column("v", "string"), Column("p", "string"))
 IN_BATCHES = OptimizeOptions(commit_every_bytes=1)
@@ -152,17 +145,6 @@ def test_a_race_lost_twenty_times_is_won_in_the_end() -> None:
     race.assert_valid()
 
 
-def test_several_versions_at_once() -> None:
-    race = Race()
-
-    def five() -> None:
-        for i in range(5):
-            race.builder.append([race.row(i)])
-
-    assert race.run(before_1=five).versions == (race.start + 6,)
-    race.assert_valid()
-
-
 def test_a_deleted_input_drops_its_bin_only() -> None:
     race = Race()
     report = race.run(before_1=lambda: race.builder.remove(*race.paths["b"][1:]))
@@ -174,48 +156,16 @@ def test_a_deleted_input_drops_its_bin_only() -> None:
     race.assert_valid()
 
 
-def test_rows_deleted_from_an_input_do_not_rise_again() -> None:
+@pytest.mark.parametrize("kind", [None, "i"])
+def test_rows_deleted_from_an_input_do_not_rise_again(kind: str | None) -> None:
+    """Also if it had deleted rows already."""
     race = Race("deletionVectors")
-    report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["a"][0], [1, 2]))
+    path = race.paths["a"][0]
+    if kind:
+        race.builder.delete_rows(path, [0])
+    report = race.run(before_1=lambda: race.builder.delete_rows(path, [1, 2], kind or "u"))
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
-    race.assert_valid()
-
-
-def test_a_renewed_deletion_vector_of_an_input() -> None:
-    race = Race("deletionVectors")
-    race.builder.delete_rows(race.paths["c"][0], [0])
-    report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["c"][0], [4], "i"))
-    assert race.partitions_committed(report) == ["a", "b", "c"]
-    assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
-    race.assert_valid()
-
-
-def test_statistics_renewed_by_adding_an_input_again() -> None:
-    """Both outcomes would keep all rows; the file is live either way, and only once."""
-    race = Race()
-
-    def add_again() -> None:
-        add = {**race.builder.find(race.paths["a"][0]), "dataChange": False}
-        race.builder.commit({"add": add}, operation="COMPUTE STATS")
-
-    report = race.run(before_1=add_again)
-    assert race.partitions_committed(report) == ["a", "b", "c"]
-    assert not report.dropped
-    race.assert_valid()
-
-
-def test_an_overwrite_leaves_nothing_to_commit() -> None:
-    race = Race()
-
-    def overwrite() -> None:
-        everything = [path for paths in race.paths.values() for path in paths]
-        adds = [race.builder.write_file([race.row(1, "z")])]
-        removes = [race.builder.remove_action(path) for path in everything]
-        race.builder.commit(*removes, *adds, operation="WRITE")
-
-    report = race.run(before_1=overwrite)
-    assert (report.versions, report.conflicts, len(report.dropped)) == ((), (), 3)
     race.assert_valid()
 
 
@@ -276,8 +226,12 @@ def map_columns(builder: TableBuilder) -> None:
             lambda b: b.change_metadata(properties={"delta.enableRowTracking": "true"}),
             "delta.enableRowTracking",
         ),
+        (
+            lambda b: b.change_metadata(properties={"delta.rowTrackingSuspended": "true"}),
+            "Suspended",
+        ),
     ],
-    ids=["another table", "partition columns", "mapping", "row tracking"],
+    ids=["another table", "partition columns", "mapping", "row tracking", "suspended"],
 )
 def test_changes_that_make_files_invalid(
     change: Callable[[TableBuilder], object], words: str
@@ -468,17 +422,6 @@ def test_every_attempt_is_a_new_commit() -> None:
     (first_name, first), (second_name, second) = race.racing.attempts
     assert first_name < second_name
     assert first[0]["commitInfo"]["txnId"] != second[0]["commitInfo"]["txnId"]
-
-
-def test_inputs_vacuumed_under_us_are_a_failure_of_their_bin() -> None:
-    race = Race()
-    table = Table(race.store.uri, store=race.store)
-    race.store.delete_many([race.paths["b"][0]])
-    report = race.run()
-    (failure,) = report.failures
-    assert race.paths["b"][0] in failure.reason
-    assert race.partitions_committed(report) == ["a", "c"]
-    assert table.snapshot().num_files == 5
 
 
 def test_a_version_that_races_with_a_truncated_commit() -> None:

@@ -19,7 +19,6 @@ from deltalake import DeltaTable, write_deltalake
 from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
-    DataFileError,
     ObjectNotFoundError,
     PredicateError,
     UnsupportedFeatureError,
@@ -34,7 +33,6 @@ from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.paths import partition_directory
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
@@ -206,13 +204,6 @@ def test_a_bin_without_live_rows_is_removed_and_adds_nothing() -> None:
     info = read_commit(builder.store, report.version_after)[0]["commitInfo"]
     assert info["operationMetrics"]["maxFileSize"] == "0"
     assert plan(builder).plan.is_empty
-
-
-def test_nothing_to_do_commits_nothing() -> None:
-    builder = build(100)
-    report = run(builder)
-    assert (report.versions, report.version_after) == ((), 1)
-    assert run(build()).plan.is_empty
 
 
 # -- options ------------------------------------------------------------------------------------
@@ -689,23 +680,7 @@ def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
     assert plan(builder, purge=True).plan.is_empty
 
 
-@pytest.mark.parametrize("options", [{"commit_every_ms": 0}, {"commit_every_bytes": 0}])
-def test_numbers_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        OptimizeOptions(**options)
-
-
 # -- safety -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("purge", [False, True])
-def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
-    builder = build_sample(fresh_store(), features="mapped-by-id", layout="partitioned")
-    store = refuse_changes(builder.store)
-    report = run_on(store, optimize_table, OptimizeOptions(purge=purge), dry_run=True)
-    assert report.dry_run
-    assert not report.plan.is_empty
-    assert report.versions == ()
 
 
 def test_a_plan_needs_the_log_alone() -> None:
@@ -754,27 +729,6 @@ def test_a_file_under_two_absolute_texts_is_left_out(tmp_path: Path) -> None:
     assert report.plan.left_alone[TWO_TEXTS] == 1
     assert report.plan.files.num_rows == 3
     assert "x.parquet" in warnings[0]
-
-
-def test_a_broken_input_fails_its_bin_alone() -> None:
-    builder = build_sample(fresh_store(), layout="partitioned")
-    report = plan(builder)
-    victim = report.plan.files["path"][0].as_py()
-    builder.store.put(victim, builder.store.read(victim)[:-30])
-    report = run(builder)
-    (failure,) = report.failures
-    assert victim in failure.reason
-    assert report.versions
-    assert len(report.plan.partitions) == 4
-    assert report.files_added == 3
-
-
-def test_when_every_bin_fails_the_first_error_is_raised() -> None:
-    builder = build(0, 0)
-    for path in builder.data:
-        builder.store.put(path, b"")
-    with pytest.raises(DataFileError, match="f0000"):
-        run(builder)
 
 
 def test_a_cancelled_run_commits_what_is_done() -> None:

@@ -33,7 +33,6 @@ from deltactl.table import Table
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, multiset, struct_of
-from tests.support.table_samples import build_sample
 
 _NUMBERS = itertools.count()
 Patch = pytest.MonkeyPatch
@@ -355,16 +354,6 @@ def test_nothing_is_caught_where_nothing_is_wrong(mapping: str, features: tuple[
     builder = build(mapping, *features)
     assert run(builder, "full").files_removed == 3
     rows = Table(builder.store.uri, store=builder.store).scan().read_all().to_pylist()
-    assert multiset(rows) == multiset(builder.rows())
-
-
-@pytest.mark.parametrize("layout", ["unpartitioned", "partitioned-twice"])
-@pytest.mark.parametrize("features", ["plain", "mapped-by-id", "row-tracking", "type-widening"])
-def test_full_verification_of_sample_tables(features: str, layout: str) -> None:
-    store = fresh_store()
-    builder = build_sample(store, features=features, layout=layout)
-    assert run(builder, "full").versions
-    rows = Table(store.uri, store=store).scan().read_all().to_pylist()
     assert multiset(rows) == multiset(builder.rows())
 
 

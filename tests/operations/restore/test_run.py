@@ -15,8 +15,6 @@ from deltactl.errors import (
     InterruptedRunError,
     SafetyError,
     UnsupportedFeatureError,
-    UsageError,
-    VersionNotFoundError,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.restore.options import RestoreOptions
@@ -39,13 +37,7 @@ from tests.support.restores import (
     restore,
 )
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import (
-    Column,
-    TableBuilder,
-    commit_path,
-    dv_id,
-    encode_lines,
-)
+from tests.support.table_builder import Column, TableBuilder, commit_path, dv_id, encode_lines
 
 
 def with_vectors(**options: Any) -> TableBuilder:
@@ -144,23 +136,6 @@ def test_a_version_without_its_files_is_refused_also_if_nothing_differs(target: 
     with pytest.raises(SafetyError, match=f"1 file of version {target} cannot be read"):
         restore(builder.store, target)
     assert latest(builder.store) == 6
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({}, UsageError, "needs version or timestamp"),
-        ({"version": 1, "timestamp_ms": 1}, UsageError, "cannot be combined"),
-        ({"version": 5}, VersionNotFoundError, "no version 5: it has versions 0 to 4"),
-        ({"timestamp_ms": 1}, VersionNotFoundError, "before the first commit"),
-        ({"timestamp_ms": 1 << 45}, VersionNotFoundError, r"after the latest commit .*version 4"),
-    ],
-)
-def test_a_target_outside_the_log(options: dict[str, Any], error: Any, text: str) -> None:
-    store = with_vectors().store
-    with pytest.raises(error, match=text):
-        restore(store, **options)
-    assert latest(store) == 4
 
 
 def test_a_dry_run_writes_nothing() -> None:
@@ -539,27 +514,6 @@ def test_manifests_follow(tmp_path: Path) -> None:
     assert second not in manifest.read_text()
     table.restore(version=3)
     assert second in manifest.read_text()
-
-
-def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
-    interval = {"delta.checkpointInterval": "3"}
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], properties=interval)
-    builder.append([{"id": 1}])
-    builder.append([{"id": 2}])
-    Table(str(tmp_path)).restore(version=1)
-    assert (tmp_path / "_delta_log" / f"{3:020}.checkpoint.parquet").exists()
-
-
-def test_of_a_log_whose_beginning_was_cleaned_up(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
-    for number in range(1, 6):
-        builder.append([{"id": number}])
-    builder.checkpoint(3)
-    builder.forget_commits(3)
-    Table(str(tmp_path)).restore(version=3)
-    assert ids(builder.store) == [1, 2, 3]
-    with pytest.raises(VersionNotFoundError, match="has versions 3 to 6"):
-        Table(str(tmp_path)).restore(version=2)
 
 
 def test_an_invalid_commit_is_an_error(tmp_path: Path) -> None:

@@ -155,20 +155,6 @@ def test_a_clone_on_storage_that_cannot_be_reached_stops_the_vacuum() -> None:
     assert gone in scene.names()
 
 
-def test_a_note_without_a_clone_stops_the_vacuum() -> None:
-    """The run ended between the note and the commit, or has not committed yet."""
-    scene = Scene()
-    (gone, _) = scene.append(60, "a", "b")
-    scene.remove(40, gone)
-    clone = Scene()
-    note = scene.note_of(clone, 0)
-    clone.store.restore({})
-    write_note(scene.store, note)
-    with pytest.raises(SafetyError, match="no Delta table at"):
-        scene.vacuum()
-    assert gone in scene.names()
-
-
 def opened_at(scene: Scene, address: str, *, in_place: bool) -> Scene:
     """The same files at another address, as by an alias; or moved there."""
     names = scene.store.contents()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -281,11 +280,3 @@ def test_inventories_of_s3_and_gcs_name_objects_of_their_bucket(tmp_path: Path, 
     manifest.write_text(json.dumps(body))
     found = read_inventory(MemoryStore("s3a://lake/t"), str(manifest), {})
     assert found.files.to_pylist() == ["a b/x.parquet", "old.parquet"]
-
-
-def test_a_copy_with_everything_aged_reads_the_same(disk: Disk, tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
-    disk.vacuum()
-    assert DeltaTable(str(disk.path)).to_pyarrow_table()["id"].to_pylist() == [1]
-    shutil.rmtree(disk.path)

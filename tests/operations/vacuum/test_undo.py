@@ -98,16 +98,6 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
 
-def test_what_was_deleted_cannot_come_back() -> None:
-    scene, gone = scene_with_work()
-    scene.vacuum()
-    undone = undo_vacuum(scene.store, "last")
-    assert undone.restored == ()
-    assert undone.impossible == dict.fromkeys(
-        sorted(gone), f"it was deleted, not quarantined, and {NO_VERSION}"
-    )
-
-
 @pytest.mark.parametrize("run", ["", "nope", "20240101T000000Z-0a", "../../x", "last"])
 def test_runs_that_are_not_there(run: str) -> None:
     scene = Scene()
@@ -156,11 +146,7 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     assert "rerun with force_retention=True" in told[0]
     scene.store.advance(4 * DAY)
     purged = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
-    assert (purged.files, purged.bytes, purged.runs) == (
-        3,
-        report.bytes_removed,
-        (report.run_id,),
-    )
+    assert (purged.files, purged.bytes, purged.runs) == (3, report.bytes_removed, (report.run_id,))
     assert not any("quarantine" in name for name in own_files(scene))
     assert list_runs(scene.store)[-1].status == "purged"
     again = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))

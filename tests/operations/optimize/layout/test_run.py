@@ -20,7 +20,6 @@ from deltactl.engine.spill import Spool
 from deltactl.errors import SafetyError, UsageError, VerificationError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.optimize.layout import tasks
-from deltactl.operations.optimize.layout.tags import CLUSTER_TAG
 from deltactl.operations.optimize.options import Layout
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
@@ -180,27 +179,6 @@ def test_other_columns_layouts_and_full_place_again() -> None:
     ):
         assert not run(builder.store, dry_run=True, **options).plan.is_empty, options
     assert run(builder.store, dry_run=True, cluster_by="id,v").plan.is_empty
-
-
-def test_tags_that_were_copied_are_not_trusted() -> None:
-    builder = build(files=1)
-    report = run(builder.store, cluster_by="id")
-    (add,) = actions_of(builder.store, report.version_after)["add"]
-    builder = reopened(builder)
-    copy = builder.write_file([{"id": 1, "v": "x", "w": 1}], tags=add["tags"])
-    builder.commit(copy)
-    assert copy["add"]["tags"][CLUSTER_TAG] == add["tags"][CLUSTER_TAG]
-    assert run(builder.store, dry_run=True, cluster_by="id").plan.files.num_rows == 2
-
-
-def test_a_part_of_the_table() -> None:
-    columns = [Column("id"), Column("p", "string")]
-    builder = TableBuilder(fresh_store(), columns, partition_by=["p"])
-    for n in range(4):
-        builder.append([{"id": n, "p": "a"}], [{"id": -n, "p": "b"}])
-    report = run(builder.store, zorder_by="id", where="p = 'a'")
-    assert report.files_removed == 4
-    assert report.plan.partitions["partition"].to_pylist() == ["p=a"]
 
 
 # -- safety -----------------------------------------------------------------------------------
