@@ -23,10 +23,17 @@ from tests.world.steps import (
 )
 from tests.world.stores import Ran
 from tests.world.world import Chance, Run, World
-from tests.world.writer import DAY_MS, MANIFESTS, VALUES, WITH_MANIFESTS, folder_of
+from tests.world.writer import DAY_MS, MANIFESTS, TIMES, VALUES, WITH_MANIFESTS, folder_of
 
 Check = Callable[[World, str, Ran], None]
 _QUARANTINE: Final = "_deltactl/quarantine/"
+_FEATURES: Final = (
+    *[["--add-feature", "deletionVectors"], ["--drop-feature", "deletionVectors"]] * 2,
+    ["--set", f"{TIMES}=true"],
+    ["--drop-feature", "inCommitTimestamp"],
+    ["--drop-feature", "checkpointProtection"],
+    ["--drop-feature", "checkpointProtection", "--truncate-history"],
+)
 
 
 def _optimize(world: World, chance: Chance) -> None:
@@ -108,13 +115,25 @@ def _checkpoint(world: World, chance: Chance) -> None:
     planned = world.model.allow_cleanup() if is_cleanup else None
     place, apart = random_table(world, chance), chance.apart("checkpoint")
     if apart.random() < 0.3:
-        name, value = apart.choice(CHANGES)
-        _on_table(world, apart, "alter", ["--set", f"{name}={value}", "--yes"])
+        _alter(world, apart)
     version = None if words else _random_version(world, apart, place)
     words = words if version is None else ["--version", str(version)]
     _on_table(world, chance, "checkpoint", words, place=place)
     if is_cleanup:  # others may have changed the properties meanwhile
         world.model.allow_cleanup(planned)
+
+
+def _alter(world: World, chance: Chance) -> None:
+    name, value = chance.choice(CHANGES)
+    words, features = ["--set", f"{name}={value}"], chance.apart("features")
+    if features.random() < 0.7:
+        words = features.choice(_FEATURES)
+    place, truncates = random_table(world, chance), "--truncate-history" in words
+    if truncates:
+        world.model.allow_cleanup({place: DAY_MS})
+    _on_table(world, chance, "alter", [*words, "--yes"], place=place)
+    if truncates:
+        world.model.allow_cleanup({place: DAY_MS})
 
 
 def _restore(world: World, chance: Chance) -> None:

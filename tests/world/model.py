@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.world.reader import LOG, Action, Row, State, UnreadableError
-from tests.world.writer import DAY_MS, TIMES
+from tests.world.writer import DAY_MS, TIMES, properties_of
 
 if TYPE_CHECKING:
     from tests.world.world import Run, World
@@ -139,7 +139,7 @@ class Model:
         is_dated_early = False
         if rows is None:
             is_dated_early = world.run is not None and world.run.offset_ms < 0
-            self._check_time(place, table, version)
+            self._check_time(place, table, version, actions)
             rows = self._derive(place, table, version, actions)
         before, kept_ms = table.latest, table.file_retention_ms
         now_ms = self._date(actions)
@@ -168,12 +168,14 @@ class Model:
         """A writer is about to replace the latest commit."""
         self.tables[place] = self._before[place]
 
-    def _check_time(self, place: str, table: Table, version: int) -> None:
+    def _check_time(self, place: str, table: Table, version: int, actions: list[Action]) -> None:
         """In-commit timestamps increase; a commit that has none is not built on."""
-        if version and TIMES in table.properties:
-            before, own = (self._world.reader.time(place, v) for v in (version - 1, version))
-            if before is None or own is None or own <= before:
-                self._world.fail("in-commit timestamp", f"{place} {version}: {before}, {own}")
+        if not version or properties_of(actions, table.properties).get(TIMES) != "true":
+            return
+        before, own = (self._world.reader.time(place, v) for v in (version - 1, version))
+        is_first = table.properties.get(TIMES) != "true"
+        if own is None or (own <= before if before is not None else not is_first):
+            self._world.fail("in-commit timestamp", f"{place} {version}: {before}, {own}")
 
     def _date(self, actions: list[Action]) -> int:
         """The true time of a commit: when the run says, which may have stopped just before it."""

@@ -232,7 +232,7 @@ REVERTS = (
     ),
     Revert("8: --keep-last forgets change data", _forget_change_data, 43),
     Revert("8: convert reads deleted rows", _ignore_vectors, 67),
-    Revert("8: a refresh of manifests does not catch up", _refresh_own_partitions, 150),
+    Revert("8: a refresh of manifests does not catch up", _refresh_own_partitions, 34),
     Revert("8: two links mean that a commit won", _count_links, 81),
     Revert("8: a sync that failed is not repeated", _sync_once, 163),
     Revert("8: what the kernel copied is not read back", _read_no_copies, 25),

@@ -45,6 +45,13 @@ def encode_rows(ids: Sequence[int]) -> bytes:
     return target.getvalue()
 
 
+def properties_of(actions: Sequence[Action], properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The properties of a table after a commit; ``properties`` are those before."""
+    for action in actions:
+        properties = action.get("metaData", {}).get("configuration", properties)
+    return properties
+
+
 def folder_of(value: str | None) -> str:
     return "" if value is None else f"p={quote(value)}/"
 
@@ -183,10 +190,8 @@ class Writer:
 
     def _time(self, version: int, actions: list[Action]) -> Action:
         """The in-commit timestamp, if the table requires one."""
-        properties = self.state.properties
-        for action in actions:
-            properties = action.get("metaData", {}).get("configuration", properties)
-        if TIMES not in properties or self._is_old:
+        properties = properties_of(actions, self.state.properties)
+        if properties.get(TIMES) != "true" or self._is_old:
             return {}
         before = self._world.reader.time(self.place, version - 1) or 0
         return {"inCommitTimestamp": max(self._world.now_ms, before + 1)}
