@@ -6,14 +6,15 @@ and ``delta.dataSkippingNumIndexedCols``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_names import parse_column_list
 from deltactl.protocol.features import DELETION_VECTORS, has_feature
 from deltactl.protocol.properties import DEFAULT_STRING_PREFIX, TableProperties
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
+from deltactl.protocol.stats import FieldPath, LeafStats
 
 _KINDS = {
     "byte": "integer",
@@ -60,12 +61,13 @@ class StatsColumns:
     """The leaves of a table that get statistics, by physical path and in the schema's order.
 
     ``tight_bounds`` says whether to write ``tightBounds``, which tables with deletion vectors
-    require.
+    require. ``known``: null counts, and bounds of variants as texts, which are written as they are.
     """
 
     leaves: tuple[StatsLeaf, ...] = ()
     string_prefix: int = DEFAULT_STRING_PREFIX
     tight_bounds: bool = False
+    known: Mapping[FieldPath, LeafStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +110,13 @@ def list_leaves(struct: StructType) -> tuple[StatsLeaf, ...]:
 def _walk(
     struct: StructType, logical: tuple[str, ...], physical: tuple[str, ...]
 ) -> Iterator[_Leaf]:
-    for field in struct.fields:
-        names = (*logical, field.name)
-        stored = (*physical, field.physical_name)
-        if isinstance(field.type, StructType):
-            yield from _walk(field.type, names, stored)
+    for member in struct.fields:
+        names = (*logical, member.name)
+        stored = (*physical, member.physical_name)
+        if isinstance(member.type, StructType):
+            yield from _walk(member.type, names, stored)
         else:
-            yield _Leaf(names, stored, _kind_of(field.type))
+            yield _Leaf(names, stored, _kind_of(member.type))
 
 
 def _kind_of(delta_type: DeltaType) -> str:

@@ -59,6 +59,11 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
         leaf.path: None if it.null_count is None else str(it.null_count)
         for leaf, it in stats.items()
     }
+    for path, known in columns.known.items():
+        if known.null_count is not None:
+            nulls[path] = str(known.null_count)
+        else:
+            lower[path], upper[path] = (json.dumps(it) for it in (known.minimum, known.maximum))
     return _render(_arrange(columns, str(file_stats.num_records), (lower, upper, nulls), "true"))
 
 
@@ -251,7 +256,7 @@ def _arrange(
     lower, upper, nulls = leaves
     members: dict[str, Any] = {"numRecords": num_records}
     if columns.leaves:
-        if bounded := [leaf for leaf in columns.leaves if leaf.has_bounds]:
+        if bounded := [leaf for leaf in columns.leaves if leaf.path in lower]:
             members |= {"minValues": _nest(bounded, lower), "maxValues": _nest(bounded, upper)}
         members["nullCount"] = _nest(columns.leaves, nulls)
     if columns.tight_bounds:

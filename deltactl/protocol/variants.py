@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -264,6 +264,35 @@ def _residual(
             )
         fields.append((names[id_], id_, offset))
     return fields, value[offsets.stop :]
+
+
+def split_object(data: bytes) -> dict[bytes, bytes]:
+    """Return the value of each field of an object; ``data`` are its metadata and then its value.
+
+    Raises:
+        DataFileError: the data are not valid, or not an object.
+        UnsupportedFeatureError: the metadata have another version.
+    """
+    size = (_uint(data, 0, 1) >> 6) + 1
+    start = 1 + size * (_uint(data, 1, size) + 2)
+    start += _uint(data, start - size, size)
+    names, _ = _parse_metadata(data[:start])
+    _uint(data, start, 1)
+    fields, body = _residual(data[start:], names, "an object")
+    found = {name: body[offset : _end(body, offset)] for name, _, offset in fields}
+    if len(found) < len(fields):
+        raise DataFileError("an object has the same field twice")
+    return found
+
+
+def join_object(fields: Mapping[bytes, bytes]) -> bytes:
+    """Return the metadata of an object and then its value."""
+    names = sorted(fields)
+    ends = [0, *accumulate(map(len, names))]
+    size = _size_of(max(ends[-1], len(names)))
+    head = bytes([(size - 1) << 6 | 1])  # version 1
+    metadata = b"".join([head, _ints([len(names), *ends], size), *names])
+    return metadata + _object(None, fields, frozenset(), metadata, "an object")
 
 
 @lru_cache(maxsize=64)

@@ -26,6 +26,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats_columns import StatsLeaf
+from deltactl.protocol.variant_bounds import merge_variant_bounds
 from deltactl.units import GIB, MIB, TIB
 from tests.docs.blocks import read_page
 from tests.interop import test_clone_suite as clone
@@ -35,6 +36,7 @@ from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder
 
 PAGE: Final = "docs/differences.md"
+BOUND: Final = "0rAfabWhTiwQbUe0S-o32]H.-0000000000"  # of a variant
 
 
 def restores_old_versions() -> bool:
@@ -70,6 +72,7 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
     "the codec of most inputs": lambda: OptimizeOptions().codec is None,
     "copies large row groups": lambda: OptimizeOptions().rewrite == "auto",
     "a clustered layout is `tile`": lambda: DEFAULT_LAYOUT == "tile",
+    "merges bounds of variants": lambda: merge_variant_bounds([(BOUND, BOUND)]) == (BOUND, BOUND),
     "writes bounds of booleans": lambda: StatsLeaf(("b",), "boolean").has_bounds,
     "asks, or needs an option": lambda: not option_of("vacuum", "--yes").preset,
     "lists files only if needed": lambda: VacuumOptions().mode == "auto",

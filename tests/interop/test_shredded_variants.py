@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,8 @@ import pytest
 
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.protocol.variants import split_object
+from deltactl.protocol.z85 import z85_decode
 from deltactl.table import Table
 from tests.support.duckdb_delta import connect_duckdb
 
@@ -124,3 +127,65 @@ def test_deleted_rows_and_encoding_write_variants_unshredded(
     _optimize(path, rewrite="encode", target_bytes=10**6)
     assert _read(delta_spark, path) == before
     assert _shapes(path) == [False]
+
+
+def _bounds(path: Path) -> list[dict[bytes, bytes]]:
+    """Return the bounds of variants in the only file."""
+    (text,) = Table(str(path)).snapshot().files["stats"].to_pylist()
+    stats = json.loads(text)
+    texts = (stats[name]["v"] for name in ("minValues", "maxValues"))
+    return [split_object(z85_decode(text)) for text in texts]
+
+
+@pytest.mark.slow
+def test_bounds_of_variants_are_those_that_spark_computes(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "ours"
+    settings = {
+        _WRITING: "true",
+        _SHREDDING: "a bigint, s string, c decimal(9,2), t timestamp, f double, "
+        "n struct<d date, m bigint>",
+        "spark.databricks.delta.variantShredding.parseFooterForStats": "true",
+        "spark.databricks.delta.stats.limitPerVariant": "100",
+    }
+    try:
+        for name, value in settings.items():
+            delta_spark.conf.set(name, value)
+        delta_spark.sql(
+            f"CREATE TABLE delta.`{path}` (id INT, v VARIANT) USING DELTA "
+            "TBLPROPERTIES ('delta.enableVariantShredding'='true')"
+        )
+        for number in (7, -3, 20):
+            member = f"'m', {'id' if number != 7 else 'string(id)'}"
+            delta_spark.range(number, number + 5).coalesce(1).selectExpr(
+                "int(id) AS id",
+                "to_variant_object(named_struct('a', id, 's', concat('\u00fc', repeat(id, 20)), "
+                "'c', cast(id / 4 AS decimal(9,2)), 't', timestamp_seconds(id * 86400.5), "
+                "'f', double(id), 'n', named_struct('d', date_add(date'1970-01-01', int(id)), "
+                f"{member}))) AS v",
+            ).write.format("delta").mode("append").save(str(path))
+        other = Path(shutil.copytree(path, tmp_path / "theirs"))
+        delta_spark.sql(f"OPTIMIZE delta.`{other}`")
+    finally:
+        for name in settings:
+            delta_spark.conf.unset(name)
+    filters = [
+        "v:a::int = 22",
+        "v:s::string < '\u00fc1'",
+        "v:n.d::date < '1970-01-01'",
+        "v IS NULL",
+    ]
+
+    def select() -> list[list[int]]:
+        table = delta_spark.read.format("delta").load(str(path))
+        return [sorted(r.id for r in table.where(text).collect()) for text in filters]
+
+    before = select()
+    _optimize(path)
+    assert select() == before
+    assert _bounds(path) == [
+        {name: value for name, value in bounds.items() if name != b"$['f']"}
+        for bounds in _bounds(other)
+    ]
+    assert {b"$['a']", b"$['s']", b"$['c']", b"$['t']", b"$['n']['d']"} == _bounds(path)[0].keys()

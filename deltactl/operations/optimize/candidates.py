@@ -17,12 +17,14 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.leases import read_last_run
+from deltactl.operations.optimize.known_stats import known_stats_type, mergeable_leaves
 from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
 from deltactl.operations.partition_groups import PartitionGroups, find_touched, group_partitions
 from deltactl.operations.predicate.parse import PartitionPredicate
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import STORAGE_TYPES
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_decoding import parse_stats
 from deltactl.units import format_count
 
 TWO_TEXTS = "listed under two path texts in the log"
@@ -93,12 +95,16 @@ def load_files(
 ) -> LoadedFiles:
     """Read the files that match ``predicate``, only those with one of ``names`` if given."""
     unmatched = table_bytes = 0
+    leaves = mergeable_leaves(snapshot)
+    kind = known_stats_type(leaves)
 
     def read(batch: pa.Table) -> pa.Table:
         nonlocal unmatched, table_bytes
         ensure_complete(batch)
         table_bytes += sum_sizes(batch)
         files = batch.append_column("num_records", num_records(batch["stats"]))
+        if leaves:
+            files = files.append_column("known_stats", parse_stats(batch["stats"], kind))
         files = files.drop_columns("stats")
         if names is not None:
             files = files.filter(pc.is_in(files["path"], value_set=names))

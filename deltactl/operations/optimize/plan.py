@@ -48,8 +48,8 @@ class OptimizePlan:
     """The plan of an optimize. Pure: no I/O.
 
     ``files``: the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
-    ``num_records``, ``only_copied`` (whether the bin has columns that are
-    not decoded) and ``bin``, in the order of the output's rows.
+    ``num_records``, ``known_stats`` if any are merged, ``only_copied`` (whether the bin has columns
+    that are not decoded) and ``bin``, in the order of the output's rows.
     ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
     ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
     by reason.

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -339,7 +339,16 @@ def _build_task(
         partition_values=values,
         tags={TARGET_TAG: str(plan.target_bytes), **_iceberg_tags(snapshot)},
         only_copied=files["only_copied"][0].as_py(),
+        known_stats=tuple(_known_stats(files)),
     )
+
+
+def _known_stats(files: pa.Table) -> list[Mapping[str, Any] | None]:
+    has_vectors = files["deletion_vector"].null_count < files.num_rows
+    if has_vectors or "known_stats" not in files.column_names:
+        return []
+    known: list[Mapping[str, Any] | None] = files["known_stats"].to_pylist()
+    return known
 
 
 def _iceberg_tags(snapshot: Snapshot) -> Mapping[str, str]:

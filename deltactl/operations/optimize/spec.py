@@ -19,6 +19,7 @@ from deltactl.operations.optimize.copy_rule import (
     table_stats,
 )
 from deltactl.operations.optimize.input_columns import explain_columns
+from deltactl.operations.optimize.known_stats import mergeable_leaves
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.purged_files import state_of_written
@@ -67,6 +68,7 @@ def build_spec(
         explained=explain_columns(snapshot),
         write_options=write_options,
         stats_columns=table_stats(after),
+        merged=mergeable_leaves(snapshot) if after is snapshot else (),
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),

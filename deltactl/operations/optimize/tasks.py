@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +30,7 @@ from deltactl.operations.optimize.copy_groups import (
     plan_steps,
 )
 from deltactl.operations.optimize.input_columns import InputColumns
+from deltactl.operations.optimize.known_stats import merge_known_stats
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.verify import (
     RowTrackingColumns,
@@ -49,7 +50,7 @@ from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
-from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -62,8 +63,8 @@ _LEAST_CHUNK_BYTES: Final = 1 << 20
 class RewriteSpec:
     """The values that all bins of a run share; without ``copy``, all row groups are encoded.
 
-    ``explained``: see ``explain_columns``. ``cancel`` ends clusters that are being placed, only in
-    this process.
+    ``explained``: see ``explain_columns``. ``merged``: the leaves whose statistics are merged.
+    ``cancel`` ends clusters that are being placed, only in this process.
     """
 
     table_uri: str
@@ -76,6 +77,7 @@ class RewriteSpec:
     explained: frozenset[str] | None
     row_tracking: RowTrackingColumns | None = None
     copy: CopyRule | None = None
+    merged: tuple[StatsLeaf, ...] = ()
     uploading: UploadingRun | None = None
     spill_dir: str | None = None
     cancel: CancelToken | None = None
@@ -86,6 +88,7 @@ class RewriteTask:
     """One bin: its files in order, and the output directory (with slash, or empty).
 
     ``only_copied``: whether it has columns that are not decoded, stored in the same way.
+    ``known_stats``: statistics of all files that may be merged; none if rows of a file are deleted.
     """
 
     number: int
@@ -94,6 +97,7 @@ class RewriteTask:
     partition_values: Mapping[str, str | None]
     tags: Mapping[str, str]
     only_copied: bool = False
+    known_stats: tuple[Mapping[str, Any] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +257,17 @@ def _open_writer(
     """
     rule = spec.copy
     copies = rule is not None and any(map(rule.may_copy, task.files))
-    arguments = (store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+    arguments = (store, name, spec.reader.schema, spec.write_options, _merge_stats(spec, task))
     if copies or (may_get_cores() and _has_large_chunks(spec, task)):
         return SpliceWriter(*arguments, copies=copies, count_cores=count_own_cores)
     return DataFileWriter(*arguments)
+
+
+def _merge_stats(spec: RewriteSpec, task: RewriteTask) -> StatsColumns:
+    """Return the statistics to write, with those that are merged from the inputs."""
+    stats, known = spec.stats_columns, merge_known_stats(spec.merged, task.known_stats)
+    more = (leaf for leaf in spec.merged if leaf.path in known and leaf not in stats.leaves)
+    return replace(stats, leaves=(*stats.leaves, *more), known=known)
 
 
 def _has_large_chunks(spec: RewriteSpec, task: RewriteTask) -> bool:

@@ -1,9 +1,10 @@
 """Columns that are copied as they are: of types that are not decoded, and shredded variants.
 
 Files that store such columns in different ways are never written into one file. Nothing is known
-about values of a type that is not decoded: the log gets null counts, but no bounds. Variants can
-also be decoded, and written unshredded. They stay shredded only if ``delta.enableVariantShredding``
-is true: otherwise no new file may have shredded variants.
+about values of a type that is not decoded: the log gets null counts, but no bounds, because
+PROTOCOL.md defines no order for them. Variants can also be decoded, and written unshredded. They
+stay shredded only if ``delta.enableVariantShredding`` is true: otherwise no new file may have
+shredded variants.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ def _append(builder: TableBuilder, root: Path, number: int, kept: Kept) -> str:
     # Bounds of such a type are of no order that is known here.
     bounds = {"id": 3 * number, "x": "POINT (1 2)"}
     stats = {"numRecords": len(rows), "minValues": bounds, "maxValues": bounds}
+    stats["nullCount"] = {"x": {"l": 2}}  # ignored if there is no list
     add = builder.write_file(rows, row_group_rows=2, stats=json.dumps(stats))
     path: str = add["add"]["path"]
     if kept.logical is not None:
@@ -140,7 +141,7 @@ def test_row_groups_are_copied_whatever_their_size(
     stats = json.loads(_table(builder).snapshot().files["stats"][0].as_py())
     assert stats["numRecords"] == 12
     assert stats["nullCount"]["x"] == (
-        4 if kept.stored != KEPT["in a struct"].stored else {"n": 8, "i": 8}
+        4 if kept.stored != KEPT["in a struct"].stored else {"n": 8, "i": 8, "l": 8}
     )
     assert "x" not in stats["minValues"]
     assert (stats["minValues"]["id"], stats["maxValues"]["id"]) == (0, 11)
@@ -285,6 +286,8 @@ def test_strings_with_a_collation_are_decoded(tmp_path: Path) -> None:
     assert (stats["minValues"]["x"], stats["maxValues"]["x"]) == ("C", "b")
 
 
+_LOWER: Final = "0rAfabWhTiwQbUe0S-o32]H.-0000000000"  # {"$['key']": 200}
+_UPPER: Final = "0rAfabWhTiwQbUe0S-o32]I4&0000000000"  # 209
 _NO_NAMES: Final = b"\1\0\0"
 
 
@@ -293,17 +296,16 @@ def _write_variants(root: Path, *, may_shred: bool, wrong: bool = False) -> Tabl
     builder = TableBuilder(
         LocalStore(str(root)),
         [Column("v", "variant")],
-        features=["variantType", "variantShredding"],
+        features=["variantType", "variantShredding", "deletionVectors"],
         properties={"delta.enableVariantShredding": str(may_shred).lower()},
     )
     text: Row = {"metadata": _NO_NAMES, "value": b"\x05x", "typed_value": 1 if wrong else None}
     number: Row = {"metadata": _NO_NAMES, "value": None, "typed_value": 7}
     binary = pa.binary()
     kind = pa.struct([("metadata", binary), ("value", binary), ("typed_value", pa.int64())])
-    for name in ("a.parquet", "b.parquet"):
+    for name, bound in {"a.parquet": _LOWER, "b.parquet": _UPPER}.items():
         pq.write_table(pa.table({"v": pa.array([text, number, None], kind)}), root / name)
-        bounds = {"v": "0rAfabWhTiwQbUe0S-o32]H.-0000000000"}
-        stats = {"numRecords": 3, "minValues": bounds, "maxValues": bounds}
+        stats = {"numRecords": 3, "minValues": {"v": bound}, "maxValues": {"v": bound}}
         builder.commit(builder.adopt(name, stats=json.dumps(stats)))
     return builder
 
@@ -321,7 +323,39 @@ def test_variants_stay_shredded_only_if_the_table_allows_it(
     assert report.rewritten is not None
     assert bool(report.rewritten.copied_because) == may_shred
     stats = json.loads(_table(builder).snapshot().files["stats"][0].as_py())
-    assert stats == {"numRecords": 6, "nullCount": {"v": 2}}
+    assert stats == {
+        "numRecords": 6,
+        "minValues": {"v": _LOWER},
+        "maxValues": {"v": _UPPER},
+        "nullCount": {"v": 2},
+        "tightBounds": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        None,
+        '{"numRecords": 3, "nullCount": {"v": 1}}',
+        f'{{"numRecords": 3, "minValues": {{"v": "{_LOWER}"}}, "maxValues": {{"v": "{_LOWER}"}}, '
+        '"tightBounds": false}',
+    ],
+    ids=["deleted rows", "no bounds", "not tight"],
+)
+def test_bounds_of_variants_are_omitted_if_those_of_a_file_are_not_known(
+    tmp_path: Path, stats: str | None
+) -> None:
+    builder = _write_variants(tmp_path, may_shred=True)
+    if stats is None:
+        builder.delete_rows("a.parquet", [2])
+    else:
+        builder.commit(builder.adopt("a.parquet", stats=stats))
+    _optimize(builder, max_deleted_rows_ratio=0)
+    (found,) = _table(builder).snapshot().files["stats"].to_pylist()
+    nulls = 1 if stats is None else 2
+    assert json.loads(found) == {
+        "numRecords": 4 + nulls, "nullCount": {"v": nulls}, "tightBounds": True
+    }  # fmt: skip
 
 
 def test_a_shredding_that_contradicts_itself_is_not_rebuilt(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""Merge bounds of variants: each is an encoded object of paths and their bounds.
+
+Source: PROTOCOL.md, "Statistics for Variant Columns"; Parquet's VariantEncoding.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from deltactl.errors import DeltactlError
+from deltactl.protocol.variants import join_object, split_object
+from deltactl.protocol.z85 import z85_decode, z85_encode
+
+_INTEGERS: Final = frozenset({3, 4, 5, 6, 11, 12, 13})  # also dates and times of microseconds
+_DECIMALS: Final = frozenset({8, 9, 10})
+_LONG_STRING: Final = 16
+# UTF-8 and UTF-16 sort characters from U+E000 to U+FFFF differently, which start with these bytes.
+_AMBIGUOUS: Final = (b"\xee", b"\xef")
+
+
+def merge_variant_bounds(files: Sequence[tuple[str | None, str | None]]) -> tuple[str, str] | None:
+    """Return minimum and maximum of the variants of all files; ``None`` if nothing is known.
+
+    A path is known if all minima and maxima have it, in one type that all readers sort in the same
+    way.
+
+    Args:
+        files: minimum and maximum of each file, in z85 as in the JSON of its statistics.
+    """
+    try:
+        objects = [split_object(z85_decode(text or "")) for text in chain.from_iterable(files)]
+    except (DeltactlError, ValueError):
+        return None
+    lower, upper = {}, {}
+    for path in set.intersection(*map(set, objects)):
+        values = [found[path] for found in objects]
+        sorted_by = [(key, value) for value in values if (key := _sort_key(value)) is not None]
+        if len(sorted_by) == len(values) and len({kind for (kind, _), _ in sorted_by}) == 1:
+            lower[path], upper[path] = min(sorted_by[::2])[1], max(sorted_by[1::2])[1]
+    return (_encode(lower), _encode(upper)) if lower else None
+
+
+def _sort_key(value: bytes) -> tuple[object, int | bytes] | None:
+    """Return the type and the sort key of a value; ``None`` if readers may sort it differently.
+
+    NaN and -0.0 are such values.
+    """
+    kind, number = value[0] & 3, value[0] >> 2
+    if kind == 1 or (kind == 0 and number == _LONG_STRING):
+        text = value[1:] if kind == 1 else value[5:]
+        return None if any(lead in text for lead in _AMBIGUOUS) else ("string", text)
+    if kind == 0 and number in _INTEGERS:
+        return number, int.from_bytes(value[1:], "little", signed=True)
+    if kind == 0 and number in _DECIMALS:
+        return (number, value[1]), int.from_bytes(value[2:], "little", signed=True)
+    return None
+
+
+def _encode(fields: dict[bytes, bytes]) -> str:
+    data = join_object(fields)
+    return z85_encode(data + bytes(-len(data) % 4))
