@@ -104,6 +104,7 @@ class DeltaLog:
         self.commit_options = CommitOptions()  # what a user adds to each commit
         self.entry: TableAddress | None = None  # what a catalog says of the table
         self._listing: LogListing | None = None
+        self._is_repeating = False  # whether a failed read of listed files is repeated
 
     @classmethod
     def open(
@@ -434,7 +435,8 @@ class DeltaLog:
     def retry_after_cleanup(self, read: Callable[[], T]) -> T:
         """List and read the log. If a log cleanup removed files that were listed, repeat this.
 
-        ``read`` may be called several times, with the same effects.
+        ``read`` may be called several times, with the same effects. A call inside of another one
+        repeats nothing: the outer one does.
 
         Raises:
             ObjectNotFoundError, MissingLogFileError: in every attempt, listed files did not exist.
@@ -444,7 +446,13 @@ class DeltaLog:
             self.update()
             return read()
 
-        return retry_after_log_cleanup(read_newest)
+        if self._is_repeating:
+            return read()
+        self._is_repeating = True
+        try:
+            return retry_after_log_cleanup(read_newest)
+        finally:
+            self._is_repeating = False
 
     def snapshot(
         self,

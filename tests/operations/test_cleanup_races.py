@@ -10,7 +10,6 @@ import pytest
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.listing import retry_after_log_cleanup
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -144,6 +143,7 @@ def test_what_is_missing_time_and_again_is_an_error() -> None:
         looks.append(1)
         raise ObjectNotFoundError("it is gone")
 
+    log = DeltaLog(set_scene().builder.store, ignore_warning)
     with pytest.raises(ObjectNotFoundError):
-        retry_after_log_cleanup(look)
+        log.retry_after_cleanup(lambda: log.retry_after_cleanup(look))
     assert len(looks) == 4

@@ -44,7 +44,7 @@ class LocalPaths:
             return self._base + name
         if is_absolute_name(name):
             refuse_nul(name)
-            return strip_file_scheme(name)
+            return _absolute_path(name)
         return self.inside(name)
 
     def inside(self, name: str) -> str:
@@ -84,8 +84,8 @@ class LocalPaths:
         ``directories`` caches resolved directories, for callers with many names.
         """
         refuse_nul(name)
-        path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
-        path = os.path.normpath(path)
+        is_absolute = is_absolute_name(name)
+        path = _absolute_path(name) if is_absolute else os.path.normpath(self._base + name)
         directory, last = os.path.split(path)
         if directory not in directories:
             directories[directory] = os.path.realpath(directory)
@@ -121,3 +121,11 @@ class LocalPaths:
         if missing_root:
             sync_directory(os.path.dirname(self.root))
         return True
+
+
+def _absolute_path(name: str) -> str:
+    """Return the path in an absolute name; ``..`` removes the part before it, even a link.
+
+    So does Delta on Spark: Hadoop makes the path normal before it opens the file.
+    """
+    return os.path.normpath(strip_file_scheme(name))

@@ -118,6 +118,17 @@ def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
     assert _names(store) == ["x"]
 
 
+def test_parts_that_go_up_remove_a_link_before_them(store: LocalStore, root: Path) -> None:
+    """As Hadoop does: Delta on Spark 4.4 read the first of the two files."""
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "link").symlink_to("a/b")
+    (root / "f").write_bytes(b"first")
+    (root / "a" / "f").write_bytes(b"second")
+    for name in ("link/../f", f"{root}/link/../f", f"file://{root}/link/../f"):
+        assert store.read(name) == b"first"
+        assert store.real_names([name]) == ["f"]
+
+
 def test_walk_gives_batches(store: LocalStore, root: Path) -> None:
     for i in range(BATCH_NAMES + 1):
         os.close(os.open(root / f"{i}", os.O_CREAT | os.O_WRONLY))
