@@ -63,16 +63,6 @@ class StoredActions:
     problems: dict[int, Exception] = field(default_factory=dict)
 
 
-def list_log_files(store: Store) -> list[FileInfo]:
-    """Return the files in the directory of the log, and in the directories in it."""
-    directories = [LOG_DIR]
-    for directory in directories:
-        directories += store.list_directories(directory)
-    files = [info for directory in directories for info in store.list_from(directory)]
-    is_checksum = checksum_mask(pa.array([info.name for info in files], pa.string()))
-    return [info for info, skip in zip(files, is_checksum.to_pylist(), strict=True) if not skip]
-
-
 def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dict[str, int]:
     """Return until when a log cleanup keeps each file of the log: until a midnight (UTC).
 
@@ -94,19 +84,14 @@ def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dic
     return ends
 
 
-def checksum_mask(names: pa.Array) -> pa.Array:
-    """Return which names are of checksums of files, by Hadoop: they have no values."""
-    return pc.match_substring_regex(names, r"(?:^|/)\.[^/]*\.crc$")
-
-
-def log_mask(names: pa.Array) -> pa.Array:
+def log_mask(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return which names below the root are of files of the log."""
     return pc.starts_with(names, f"{LOG_DIR}/")
 
 
 def read_stored_metadata(store: Store, files: Sequence[FileInfo]) -> Iterator[Metadata]:
     """Yield each ``metaData`` in the log that can be parsed; others are problems of the search."""
-    for part in read_stored_actions(store, files, None, with_files=False):
+    for part in read_stored_actions(store, files, None):
         for _, node in part.nodes:
             found = node.get("metaData", node.get("metadata")) if isinstance(node, dict) else None
             if isinstance(found, dict):
@@ -117,24 +102,23 @@ def read_stored_metadata(store: Store, files: Sequence[FileInfo]) -> Iterator[Me
 
 
 def read_stored_actions(
-    store: Store, files: Sequence[FileInfo], metadata: Metadata | None, *, with_files: bool = True
+    store: Store, files: Sequence[FileInfo], metadata: Metadata | None
 ) -> Iterator[StoredActions]:
     """Read log files, some at a time, and checkpoints in batches.
 
-    A file that cannot be read is a problem, and no error.
-
-    ``metadata`` has the types of parsed statistics. ``with_files``: read file actions too.
+    A file that cannot be read is a problem, and no error. ``metadata`` has the types of parsed
+    statistics; ``None``: no file actions are read.
     """
     by_place: dict[LogPlace, list[FileInfo]] = {}
     for info in files:
         if info.name.endswith(".parquet"):
-            yield from _read_parquet(store, info, metadata, with_files)
+            yield from _read_parquet(store, info, metadata)
         else:
             by_place.setdefault(_place_of(info.name), []).append(info)
     for place, infos in by_place.items():
         for start in range(0, len(infos), _FILES_AT_ONCE):
             part = StoredActions(infos[start : start + _FILES_AT_ONCE], place)
-            _read_json(store, part, metadata, with_files)
+            _read_json(store, part, metadata)
             yield part
 
 
@@ -155,11 +139,9 @@ def _place_of(name: str) -> LogPlace:
             return "other files of the log"
 
 
-def _read_json(
-    store: Store, part: StoredActions, metadata: Metadata | None, with_files: bool
-) -> None:
-    found: list[CommitBytes] = []
-    for index, (info, data) in enumerate(zip(part.files, _read_each(store, part), strict=True)):
+def _read_json(store: Store, part: StoredActions, metadata: Metadata | None) -> None:
+    found: list[tuple[int, CommitBytes]] = []
+    for index, data in enumerate(_read_each(store, part)):
         lines: list[bytes] = []
         try:
             # A checksum is one object.
@@ -175,10 +157,10 @@ def _read_json(
                         part.nodes.append((index, node))
         except (ValueError, TypeError, RecursionError) as error:
             part.problems[index] = error
-        found.append(CommitBytes(info.name, b"\n".join(lines)))
-    if with_files:
-        keys = () if metadata is None else metadata.partition_keys
-        part.actions = _parse_files(found, keys, part.problems)
+        if lines:
+            found.append((index, CommitBytes(part.files[index].name, b"\n".join(lines))))
+    if metadata is not None:
+        part.actions = _parse_files(found, metadata.partition_keys, part.problems)
 
 
 def _find_files(node: Any, line: bytes) -> Iterator[bytes]:
@@ -207,30 +189,22 @@ def _read_each(store: Store, part: StoredActions) -> Iterator[bytes]:
 
 
 def _parse_files(
-    files: Sequence[CommitBytes], keys: Sequence[str], problems: dict[int, Exception]
+    files: Sequence[tuple[int, CommitBytes]], keys: Sequence[str], problems: dict[int, Exception]
 ) -> pa.Table:
-    filled = [(index, file) for index, file in enumerate(files) if file.data]
-    tables = [STORED_FILES.empty_table()]
-    try:
-        # Together is faster. One by one shows which file has the error.
-        return _parse_together(filled, keys)
-    except CorruptLogError:
-        for index, file in filled:
-            try:
-                tables.append(_parse_together([(index, file)], keys))
-            except CorruptLogError as error:
-                problems[index] = error
-    return pa.concat_tables(tables)
-
-
-def _parse_together(files: Sequence[tuple[int, CommitBytes]], keys: Sequence[str]) -> pa.Table:
+    """Return the file actions: of all files together, or one by one if a file has an error."""
     tables, first = [STORED_FILES.empty_table()], 0
     indexes = np.array([index for index, _ in files], np.int64)
-    for parsed in CommitParser(keys).parse(file for _, file in files):
-        here = indexes[first : first + len(parsed.names)]
-        first += len(parsed.names)
-        for rows in (parsed.adds, parsed.removes):
-            tables.append(_as_stored(rows, array_of(here[parsed.find_commits(rows)])))
+    try:
+        for parsed in CommitParser(keys).parse(file for _, file in files):
+            here = indexes[first : first + len(parsed.names)]
+            first += len(parsed.names)
+            for rows in (parsed.adds, parsed.removes):
+                tables.append(_as_stored(rows, array_of(here[parsed.find_commits(rows)])))
+    except CorruptLogError as error:
+        if len(files) == 1:
+            problems[files[0][0]] = error
+            return tables[0]
+        tables = [_parse_files([it], keys, problems) for it in files]
     return pa.concat_tables(tables)
 
 
@@ -241,13 +215,13 @@ def _as_stored(rows: pa.Table, of: pa.Array) -> pa.Table:
 
 
 def _read_parquet(
-    store: Store, info: FileInfo, metadata: Metadata | None, with_files: bool
+    store: Store, info: FileInfo, metadata: Metadata | None
 ) -> Iterator[StoredActions]:
     # A version is only needed in messages of errors, which are not shown: a name can have none.
     head = CheckpointHead(0, (info.name,), NonFileActions(metadata=metadata))
     ranges, others = [RowGroupRange(info.name)], StoredActions([info], "checkpoints")
     try:
-        for action in ("add", "remove") if with_files else ():
+        for action in ("add", "remove") if metadata is not None else ():
             columns = _COLUMNS if action == "add" else (*_COLUMNS, "deletion_timestamp_ms")
             for rows in read_file_actions(store, head, action, columns, ranges):
                 of = array_of(np.zeros(rows.num_rows, np.int64))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,28 +21,25 @@ from deltactl.errors import (
     UnsupportedByStoreError,
     UsageError,
 )
-from deltactl.log.audit.stored_actions import checksum_mask, log_mask
+from deltactl.log.audit.stored_actions import log_mask
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.erased.found import Found, Hit
-from deltactl.operations.erased.logs import NamedFiles, locate_known
-from deltactl.operations.erased.report import Unread, Where
+from deltactl.operations.erased.found import Found
+from deltactl.operations.erased.logs import locate_known
+from deltactl.operations.erased.report import Where
 from deltactl.operations.erased.schemas import Variant
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.predicate.bounds import may_match
 from deltactl.operations.predicate.terms import Column, PartitionRows
-from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.candidates import Listing
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR, list_runs
 from deltactl.option_names import option
-from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import change_data_mask, vector_mask
 from deltactl.storage.names import OWN_DIR
-from deltactl.storage.store import OldVersion
+from deltactl.storage.store import FileInfo, OldVersion
 
 _LIVE_COLUMNS: Final = ("path", "size_bytes", "partition_values", "deletion_vector")
 _FILES_A_TASK: Final = 512
@@ -50,7 +47,17 @@ _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
 _NO_NAMES: Final = pa.array([], pa.string())
 _VERSIONS_AT_ONCE: Final = 1 << 14
-_WITH_ENDS: Final = (Where.QUARANTINE, Where.OLDER)
+
+
+def log_files_of(listed: pa.Table) -> list[FileInfo]:
+    """Return the files of the log in a listing, which has the fields of ``FileInfo``."""
+    is_it = pc.and_not(log_mask(listed["name"]), _checksum_mask(listed["name"]))
+    return [FileInfo(**row) for row in listed.filter(is_it).to_pylist()]
+
+
+def _checksum_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which names are of checksums of files, by Hadoop: they have no values."""
+    return pc.match_substring_regex(names, r"(?:^|/)\.[^/]*\.crc$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +65,13 @@ class FileSearch:
     """The search of the files of one version, of all that a listing has."""
 
     snapshot: Snapshot
-    stored: Listing
-    named: NamedFiles
-    variants: Sequence[Variant]
-    sought: Sought | None
+    listed: pa.Table
+    directories: Sequence[str]
+    named: pa.Table
+    sought: Sought
     found: Found
 
-    def run(self, spec: SearchSpec, context: RunContext, *, reads_versions: bool) -> None:
+    def run(self, spec: SearchSpec, *, reads_versions: bool) -> None:
         """Search on the engine.
 
         Raises:
@@ -72,96 +79,102 @@ class FileSearch:
         """
         live, found = self._live(), self.found
         # Minima and maxima in the log are not used: some writers write wrong ones.
-        may = [_may_match(self.variants, it) for it in live.to_batches()]
+        may = [_may_match(self.sought.variants, it) for it in live.to_batches()]
         chosen = live.filter(pa.chunked_array(may, pa.bool_()))
         found.counts["files_skipped"] += live.num_rows - chosen.num_rows
         tables = (chosen, self._others(live["name"]), *self._old_versions(reads_versions))
         parts = [part for table in tables for part in _cut(table)]
         weights = [sum_sizes(it) + _FOOTER_BYTES * it.num_rows for it in parts]
-        engine = context.engine.sized(sum(weights))
+        engine = found.context.engine.sized(sum(weights))
         found.engine = engine.name, engine.reason
         tasks = LazyTasks(weights, lambda number: as_stream(parts[number]))
         search = partial(search_files, spec)
-        for _, result in replace(context, engine=engine).results(search, tasks):
-            found.counts.update(result.counts)
-            found.unread += result.unread
-            ends = self._find_ends([it for it in result.hits if it.place in _WITH_ENDS])
-            for hit in result.hits:
-                found.add(hit, ends.get(hit.name))
+        for _, result in replace(found.context, engine=engine).results(search, tasks):
+            found += result
         found.ensure_running()
 
     def _live(self) -> pa.Table:
         tables = [FILES.empty_table()]
         for batch in self.snapshot.kept_batches(_LIVE_COLUMNS):
-            count = batch.num_rows
-            ends = pa.repeat(str(Where.LIVE), count), pa.nulls(count, pa.string())
-            columns = [*(batch[it] for it in _LIVE_COLUMNS), *ends]
-            tables.append(pa.table(columns, schema=FILES))
+            columns = dict(zip(("name", *_LIVE_COLUMNS[1:]), batch.columns, strict=True))
+            tables.append(_as_files(batch.num_rows, Where.LIVE, **columns))
         return pa.concat_tables(tables)
 
     def _others(self, live: pa.ChunkedArray) -> pa.Table:
         """Return the files that are not live, of the log, or deletion vectors; search the names."""
-        known = self.named.files.combine_chunks()
-        every = self._with_elsewhere(known["name"])
+        known, every = self.named["name"], self._with_elsewhere()
         is_live = pc.is_in(every["name"], value_set=locate_known(self.snapshot.store, live))
-        is_of_log = pc.or_(checksum_mask(every["name"]), log_mask(every["name"]))
-        files = every.filter(pc.invert(pc.or_(is_live, is_of_log)))
-        names = files["name"].combine_chunks()
+        is_out = pc.or_(is_live, pc.or_(log_mask(every["name"]), _checksum_mask(every["name"])))
+        files = every.filter(pc.invert(is_out)).combine_chunks()
+        names = files["name"]
         is_kept = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         stripped = pc.replace_substring_regex(names, rf"^{QUARANTINE_DIR}/[^/]*/", "")
         of_table = pc.if_else(is_kept, stripped, names)
-        rows = pc.index_in(of_table, value_set=known["name"])
-        places = _find_places(names, of_table, rows.is_valid())
-        if self.sought is not None:
-            self._search_all_names(self.sought, names.filter(pc.equal(places, str(Where.OTHER))))
+        places = _find_places(names, of_table, pc.is_in(of_table, value_set=known))
+        self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
-        self.found.counts["vectors"] += is_vector.true_count
-        values = known["partition_values"].take(rows)
-        vectors, ids = (pa.nulls(len(names), kind) for kind in (DELETION_VECTOR_TYPE, pa.string()))
-        columns = [names, files["size_bytes"], values, vectors, places, ids]
-        return pa.table(columns, schema=FILES).filter(pc.invert(is_vector))
+        self.found.counts["vectors"] += count_true(is_vector)
+        with_values = self.named.filter(self.named["partition_values"].is_valid())
+        rows = pc.index_in(of_table, value_set=with_values["name"])
+        return _as_files(
+            len(names),
+            places,
+            name=names,
+            size_bytes=files["size_bytes"],
+            partition_values=with_values["partition_values"].take(rows),
+            until_ms=self._find_ends(names),
+        ).filter(pc.invert(is_vector))
 
-    def _with_elsewhere(self, known: pa.ChunkedArray) -> pa.Table:
-        """Return names and sizes of all files, and of those elsewhere, as of a shallow clone."""
-        assert self.stored.facts is not None
+    def _with_elsewhere(self) -> pa.Table:
+        """Return all files of the listing, and those elsewhere, as of a shallow clone."""
+        known = pc.unique(self.named["name"])
         texts = known.filter(pc.match_substring_regex(known, "^(?:/|[^/]*:)")).to_pylist()
         elsewhere = pa.array(filter(is_absolute, texts), pa.string())
-        names = pa.chunked_array([*self.stored.files.chunks, elsewhere])
-        sizes = [*self.stored.facts["size_bytes"].chunks, pa.nulls(len(elsewhere), pa.int64())]
-        return pa.table({"name": names, "size_bytes": pa.chunked_array(sizes)})
+        files = pa.table({"name": elsewhere})
+        return pa.concat_tables([self.listed, files], promote_options="default")
 
-    def _search_all_names(self, sought: Sought, others: pa.Array) -> None:
+    def _find_ends(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return until when a vacuum keeps files, as far as that is known."""
+        runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
+        run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
+        at = pc.index_in(run_ids, value_set=pa.array(list(runs), pa.string()))
+        ends = pa.array(list(runs.values()), pa.int64()).take(at)
+        removed = self.named.select(["name", "removed_ms"]).sort_by([("removed_ms", "descending")])
+        with suppress(UsageError):  # an invalid property
+            retention_ms = self.snapshot.properties.deleted_file_retention_ms
+            last = removed["removed_ms"].take(pc.index_in(names, value_set=removed["name"]))
+            return pc.coalesce(pc.add(last, retention_ms), ends)
+        return ends
+
+    def _search_all_names(self, others: pa.ChunkedArray) -> None:
         """Search the names of all files and directories but those of the log."""
-        listed = self.stored.files
+        listed = self.listed["name"]
         is_out = pc.or_(log_mask(listed), pc.is_in(listed, value_set=others))
-        folders = pa.array([f"{it}/" for it in self.stored.directories], pa.string())
-        self._search_names(sought, Where.OTHER, others)
-        self._search_names(sought, Where.PATHS, listed.filter(pc.invert(is_out)), folders)
+        folders = pa.array([f"{it}/" for it in self.directories], pa.string())
+        self._search_names(Where.OTHER, others)
+        self._search_names(Where.PATHS, listed.filter(pc.invert(is_out)), folders)
 
     def _search_names(
-        self, sought: Sought, place: Where, names: pa.Array, directories: pa.Array = _NO_NAMES
+        self, place: Where, names: pa.Array, directories: pa.Array = _NO_NAMES
     ) -> None:
-        files, more = (count_true(sought.in_paths(it)) for it in (names, directories))
+        files, more = (count_true(self.sought.in_paths(it)) for it in (names, directories))
         if files or more:
-            self.found.add(Hit(place, files=files, entries=files or more, part="paths"))
+            self.found.add(place, files=files, entries=files or more, parts=("paths",))
 
     def _old_versions(self, reads: bool) -> Iterator[pa.Table]:
         """Yield the old versions of objects; count them, and say so if they are not read."""
-        versions, found = self.snapshot.store.versions, self.found
+        versions, found, count = self.snapshot.store.versions, self.found, 0
         if versions is None:
             return
-        count = 0
         try:
             listed = versions.list_old()
             while rows := list(islice(listed, _VERSIONS_AT_ONCE)):
                 found.ensure_running()
                 count += len(rows)
                 found.note_searched([(it.name, it.version_id) for it in rows])
-                if self.sought is not None:
-                    names = pa.array([it.name for it in rows])
-                    self._search_names(self.sought, Where.VERSIONS, names)
+                self._search_names(Where.VERSIONS, pa.array([it.name for it in rows]))
                 if reads:
-                    yield _as_files(rows)
+                    yield _old_files(rows)
         except UnsupportedByStoreError as error:
             self._leave_versions("old versions", error.message)
         except StorageError as error:
@@ -173,27 +186,19 @@ class FileSearch:
                 self._leave_versions(f"{count:,} versions", reason)
 
     def _leave_versions(self, what: str, reason: str) -> None:
-        kind = PartialSuccessError
-        self.found.unread.append(Unread(what, Where.VERSIONS, kind.code, reason, kind.exit_code))
-
-    def _find_ends(self, hits: Sequence[Hit]) -> dict[str, int | None]:
-        """Return when a vacuum may delete files, as far as that is known."""
-        if not hits:
-            return {}
-        runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
-        names = [it.name for it in hits]
-        run_ids = [name.removeprefix(f"{QUARANTINE_DIR}/").partition("/")[0] for name in names]
-        ends = {name: runs.get(run_id) for name, run_id in zip(names, run_ids, strict=True)}
-        removed = self.named.removed
-        rows = pc.index_in(pa.array(names), removed["name"].combine_chunks())
-        with suppress(UsageError):  # an invalid property
-            retention_ms = self.snapshot.properties.deleted_file_retention_ms
-            last = pc.add(removed["removed_ms_max"].take(rows), retention_ms).to_pylist()
-            ends |= {it: end for it, end in zip(names, last, strict=True) if end is not None}
-        return ends
+        self.found.add_unread(what, Where.VERSIONS, PartialSuccessError(reason))
 
 
-def _find_places(names: pa.Array, of_table: pa.Array, is_named: pa.Array) -> pa.Array:
+def _as_files(count: int, places: Where | pa.ChunkedArray, **columns: Any) -> pa.Table:
+    """Return rows of ``FILES``, which are null in the columns that are not given."""
+    place = pa.repeat(str(places), count) if isinstance(places, Where) else places
+    nulls = {it.name: pa.nulls(count, it.type) for it in FILES}
+    return pa.table({**nulls, **columns, "place": place}, schema=FILES)
+
+
+def _find_places(
+    names: pa.ChunkedArray, of_table: pa.ChunkedArray, is_named: pa.ChunkedArray
+) -> pa.ChunkedArray:
     """Return the place of each file that is not live; ``of_table`` is its name before a vacuum."""
     cases = {
         Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
@@ -204,8 +209,10 @@ def _find_places(names: pa.Array, of_table: pa.Array, is_named: pa.Array) -> pa.
         Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
         Where.ICEBERG: pc.starts_with(names, "metadata/"),
     }
-    conditions = pa.StructArray.from_arrays(list(cases.values()), names=list(cases))
-    return pc.case_when(conditions, *map(str, cases), str(Where.OTHER))
+    places = pa.repeat(str(Where.OTHER), len(names))
+    for place, mask in reversed(cases.items()):
+        places = pc.if_else(mask, str(place), places)
+    return places
 
 
 def _cut(files: pa.Table) -> Iterator[pa.Table]:
@@ -215,13 +222,17 @@ def _cut(files: pa.Table) -> Iterator[pa.Table]:
         yield files.slice(start, stop - start)
 
 
-def _as_files(versions: Sequence[OldVersion]) -> pa.Table:
-    rows = [
-        (it.name, it.size_bytes, None, None, str(Where.VERSIONS), it.version_id) for it in versions
-    ]
-    columns = map(pa.array, zip(*rows, strict=True), FILES.types)
-    files = pa.table(list(columns), schema=FILES)
-    return files.filter(pc.invert(pc.or_(vector_mask(files["name"]), checksum_mask(files["name"]))))
+def _old_files(versions: Sequence[OldVersion]) -> pa.Table:
+    files = _as_files(
+        len(versions),
+        Where.VERSIONS,
+        name=[it.name for it in versions],
+        size_bytes=[it.size_bytes for it in versions],
+        version_id=[it.version_id for it in versions],
+    )
+    return files.filter(
+        pc.invert(pc.or_(vector_mask(files["name"]), _checksum_mask(files["name"])))
+    )
 
 
 def _may_match(variants: Sequence[Variant], files: pa.RecordBatch) -> pa.Array:

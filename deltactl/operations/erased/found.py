@@ -6,61 +6,59 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.erased.report import UNSEEN, ErasedReport, Place, Unread, Where
+from deltactl.operations.erased.report import ErasedReport, Place, Unread, Where
 from deltactl.operations.erased.sought import Sought
 from deltactl.operations.run_context import RunContext
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """Values in one place: rows or entries of a file, or entries of several ``files``.
-
-    ``name`` is the file; empty if it is not needed. ``part`` is what has the values.
-    """
-
-    place: str
-    name: str = ""
-    rows: int | None = None
-    entries: int | None = None
-    part: str | None = None
-    files: int = 1
-
-
 @dataclass(slots=True)
 class Searched:
-    """The result of a task, with the counts that :class:`ErasedReport` has."""
+    """The findings, of ``table`` (its address); the counts are those of :class:`ErasedReport`."""
 
-    hits: list[Hit] = field(default_factory=list)
+    table: str = ""
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    _named: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def __iadd__(self, other: Searched) -> Searched:
-        """Add another result."""
-        self.hits += other.hits
+    def add(self, place: str, name: str = "", *, files: int = 1, **values: Any) -> None:
+        """Add values in a file, which counts once if it is named, or in several ``files``."""
+        key = self.table, place, name
+        is_known = bool(name) and key in self._named
+        self._named.add(key)
+        self._add(Place(self.table, Where(place), 0 if is_known else files, **values))
+
+    def add_unread(self, name: str, place: str, error: Exception) -> None:
+        """Add a file that could not be read."""
+        self.unread.append(Unread.of(name, place, error))
+
+    def __iadd__(self, other: Searched) -> Self:
+        """Add the findings in other files."""
+        for place in other.places.values():
+            self._add(place)
         self.unread += other.unread
         self.counts.update(other.counts)
         return self
 
+    def _add(self, place: Place) -> None:
+        key = place.table, place.name
+        self.places[key] = self.places[key].join(place) if key in self.places else place
 
-@dataclass(slots=True)
-class Found:
-    """The findings; ``table`` is the address of the table that is being searched."""
+
+@dataclass(slots=True, kw_only=True)
+class Found(Searched):
+    """The findings of a run; ``table`` is the one that is being searched."""
 
     context: RunContext
     now_ms: int
-    table: str = ""
-    places: dict[tuple[str, str], Place] = field(default_factory=dict)
-    unread: list[Unread] = field(default_factory=list)
     unsearchable: dict[str, None] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
     engine: tuple[str, str] = ("local", "")
-    _named: set[tuple[str, str, str]] = field(default_factory=set)
     _digest: Any = field(default_factory=sha256)
 
     def ensure_running(self) -> None:
@@ -71,25 +69,6 @@ class Found:
         """
         if self.context.is_cancelled:
             raise InterruptedRunError("interrupted")
-
-    def add(self, hit: Hit, until_ms: int | None = None) -> None:
-        """Add values in one place of the table; a file counts once."""
-        where = Where(hit.place)
-        place = self.places.setdefault((self.table, where), Place(self.table, where))
-        key = self.table, where, hit.name
-        place.files += 0 if hit.name and key in self._named else hit.files
-        if hit.rows is None:
-            self._named.add(key)
-            place.entries = (place.entries or 0) + (hit.entries or 0)
-        else:
-            place.rows = (place.rows or 0) + hit.rows
-        place.until_ms = max(filter(None, (place.until_ms, until_ms)), default=None)
-        if hit.part is not None:
-            place.parts[hit.part] = None
-
-    def add_unread(self, name: str, place: str, error: Exception) -> None:
-        """Add a file that could not be read."""
-        self.unread.append(Unread.of(name, place, error))
 
     def mask_names(self, sought: Sought) -> None:
         """Mask the names of unread files that have a value."""
@@ -117,7 +96,6 @@ class Found:
             places=places,
             unread=tuple(self.unread),
             unsearchable=tuple(self.unsearchable),
-            unseen=UNSEEN,
             counts=self.counts,
             digest=self._digest.hexdigest(),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -18,58 +18,52 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.erased.found import Found, Hit, Searched
-from deltactl.operations.erased.report import Unread, Where
+from deltactl.operations.erased.found import Found, Searched
+from deltactl.operations.erased.report import Where
 from deltactl.operations.erased.schemas import Variant
 from deltactl.operations.erased.sought import Sought
 from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
-from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term
+from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term, repeat
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
 
-_NAMED: Final = pa.schema([("name", pa.string()), ("partition_values", STRING_MAP)])
-_REMOVED: Final = pa.schema([("name", pa.string()), ("removed_ms", pa.int64())])
+NAMED: Final = pa.schema(
+    [("name", pa.string()), ("partition_values", STRING_MAP), ("removed_ms", pa.int64())]
+)
+"""A file in an action; ``removed_ms`` is the time of a remove."""
+
 _STATS: Final = r"^\s*[^\s]"
-
-
-@dataclass(frozen=True, slots=True)
-class NamedFiles:
-    """Files in actions: partition values by ``name``, and ``removed`` with the last time."""
-
-    files: pa.Table
-    removed: pa.Table
 
 
 def search_log(
     snapshot: Snapshot,
     files: Sequence[FileInfo],
-    variants: Sequence[Variant],
-    sought: Sought | None,
+    sought: Sought,
     found: Found,
-) -> NamedFiles:
-    """Search all files of the log; return the files that they name."""
-    seen, named, removed = SeenKeys(), [_NAMED.empty_table()], [_REMOVED.empty_table()]
+) -> pa.Table:
+    """Search all files of the log; return what they name, once, as rows of ``NAMED``."""
+    seen, named = SeenKeys(), [NAMED.empty_table()]
     latest, ends = DeltaLog.commit_file(snapshot.version), dict[str, int]()
     with suppress(UsageError):  # an invalid property: the end is not known
         ends = find_ends(snapshot, files, found.now_ms)
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
-        searched = search_actions(part, part.place, variants, sought)
-        found.unread += searched.unread
-        for hit in searched.hits:
-            placed = hit if hit.name != latest else replace(hit, place=Where.LATEST)
-            found.add(placed, ends.get(hit.name))
-        names = locate_known(snapshot.store, part.actions["path"])
-        both = pa.table([names, part.actions["partition_values"]], schema=_NAMED)
-        both = both.filter(names.is_valid())
-        named.append(both.filter(seen.take(both["name"])))
-        removes = pa.table([names, part.actions["removed_ms"]], schema=_REMOVED)
-        removed.append(removes.filter(removes["removed_ms"].is_valid()))
+        search_actions(found, part, part.place, sought, ends=ends, latest=latest)
+        columns = (part.actions[name] for name in NAMED.names[1:])
+        rows = pa.table([locate_known(snapshot.store, part.actions["path"]), *columns], NAMED)
+        named.append(rows.filter(seen.take(_identify(rows))))
     found.counts["log_files"] += len(files)
-    last = pa.concat_tables(removed).group_by("name").aggregate([("removed_ms", "max")])
-    return NamedFiles(pa.concat_tables(named), last)
+    rows = pa.concat_tables(named)
+    return rows.filter(rows["name"].is_valid())
+
+
+def _identify(rows: pa.Table) -> pa.ChunkedArray:
+    """Return equal texts for rows of ``NAMED`` of which one is enough."""
+    has_values, removed = rows["partition_values"].is_valid(), rows["removed_ms"]
+    parts = (rows["name"], has_values.cast(pa.string()), removed.cast(pa.string()))
+    return pc.binary_join_element_wise(*parts, "/", null_handling="replace")
 
 
 def locate_known(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -80,50 +74,45 @@ def locate_known(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def search_actions(
-    part: StoredActions, place: str, variants: Sequence[Variant], sought: Sought | None
-) -> Searched:
-    """Search files of the log; note what is unreadable."""
-    found = Searched()
+    found: Searched,
+    part: StoredActions,
+    place: str,
+    sought: Sought,
+    *,
+    ends: Mapping[str, int] = MappingProxyType({}),
+    latest: str = "",
+) -> None:
+    """Search files of the log, of which ``ends`` says until when they are kept."""
 
-    def name(index: int) -> str:
-        return part.files[index].name
+    def add(index: int, entries: int, what: str) -> None:
+        name = part.files[index].name
+        where = Where.LATEST if name == latest else place
+        found.add(where, name, entries=entries, parts=(what,), until_ms=ends.get(name))
 
-    found.unread += [Unread.of(name(it), place, error) for it, error in part.problems.items()]
-    if sought is not None:
-        parts = find_parts(part.nodes, sought)
-        found.hits += [Hit(place, name(it), entries=1, part=what) for it, what in parts]
+    for index, error in part.problems.items():
+        found.add_unread(part.files[index].name, place, error)
+    for index, what in find_parts(part.nodes, sought):
+        add(index, 1, what)
     for batch in part.actions.to_batches():
-        masks = {}
+        masks = {"paths": sought.in_paths(batch["path"]), "tags": _tags_mask(sought, batch["tags"])}
         try:
-            masks["minima and maxima"] = _bounds_mask(variants, sought, batch)
-            masks["partition values"] = _partition_mask(variants, batch["partition_values"])
+            masks["minima and maxima"] = _bounds_mask(sought, batch)
+            masks["partition values"] = _partition_mask(sought, batch["partition_values"])
         except CorruptLogError as error:
-            broken = batch["of"].unique().to_pylist()
-            found.unread += [Unread.of(name(it), place, error) for it in broken]
-        if sought is not None:
-            masks["paths"] = sought.in_paths(batch["path"])
-            masks["tags"] = _tags_mask(sought, batch["tags"])
+            for index in batch["of"].unique().to_pylist():
+                found.add_unread(part.files[index].name, place, error)
         for what, mask in masks.items():
             for row in batch["of"].filter(mask).value_counts().to_pylist():
-                hit = Hit(place, name(row["values"]), entries=row["counts"], part=what)
-                found.hits.append(hit)
-    return found
+                add(row["values"], row["counts"], what)
 
 
-def _any(masks: Iterable[pa.Array], count: int) -> pa.Array:
-    return reduce(pc.or_, masks, pa.array(np.zeros(count, np.bool_)))
-
-
-def _bounds_mask(
-    variants: Sequence[Variant], sought: Sought | None, files: pa.RecordBatch
-) -> pa.Array:
+def _bounds_mask(sought: Sought, files: pa.RecordBatch) -> pa.Array:
     """Return for which files a minimum or maximum of a data column has a value by itself."""
-    stats, count = files["stats"], files.num_rows
-    masks = [it for variant in variants for it in _held(variant, sought, files)]
-    return _any([*masks, *([] if sought is None else [sought.in_stats(stats)])], count)
+    masks = (it for variant in sought.variants for it in _held(variant, sought, files))
+    return reduce(pc.or_, masks, sought.in_stats(files["stats"]))
 
 
-def _held(variant: Variant, sought: Sought | None, files: pa.RecordBatch) -> Iterator[pa.Array]:
+def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[pa.Array]:
     """Yield for each bound which files have a value in it.
 
     Raises:
@@ -148,8 +137,6 @@ def _held(variant: Variant, sought: Sought | None, files: pa.RecordBatch) -> Ite
             columns = ColumnRows({**constants, name: bound}, len(stats))
             held = held_by(variant.term, name, columns, partition)
             yield pc.and_(held, bound.is_valid())
-            if sought is None:
-                continue
             if pa.types.is_timestamp(bound.type):
                 yield _in_same_millisecond(bound, sought.values)
             if pa.types.is_string(bound.type) and len(prefixes := sought.prefixes()):
@@ -165,14 +152,14 @@ def _in_same_millisecond(bounds: pa.Array, values: Sequence[pa.Scalar]) -> pa.Ar
     return pc.is_in(pc.floor_temporal(bounds, unit="millisecond"), value_set=sought)
 
 
-def _partition_mask(variants: Sequence[Variant], partition_values: pa.Array) -> pa.Array:
+def _partition_mask(sought: Sought, partition_values: pa.Array) -> pa.Array:
     """Return for which files the partition values alone match, whatever the other columns have."""
-    found = []
-    for variant in variants:
+    found = repeat(False, len(partition_values))
+    for variant in sought.variants:
         rows = PartitionRows(partition_values)
-        terms = _terms_of(variant.term, variant.partition_names)
-        found += [pc.fill_null(it.evaluate(rows), False) for it in terms]
-    return _any(found, len(partition_values))
+        for term in _terms_of(variant.term, variant.partition_names):
+            found = pc.or_(found, pc.fill_null(term.evaluate(rows), False))
+    return found
 
 
 def _terms_of(term: Term, names: frozenset[str]) -> Iterator[Term]:

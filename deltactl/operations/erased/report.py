@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import unquote
 
 from deltactl.errors import (
@@ -44,44 +44,22 @@ class Where(StrEnum):
         return place
 
     LIVE = "live rows", "the latest version", DELETE, _PURGE, _VACUUM
-    HIDDEN = (
-        "rows that deletion vectors hide",
-        "the data files of the latest version",
-        _PURGE,
-        _VACUUM,
-    )
+    HIDDEN = "rows that deletion vectors hide", "files of the latest version", _PURGE, _VACUUM
     OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
     UNREFERENCED = "unreferenced files", "nothing: no action of the log names them", _VACUUM_UNKNOWN
     QUARANTINE = "quarantine", "the quarantine of a vacuum", _EMPTY_QUARANTINE
-    VERSIONS = (
-        "old object versions",
-        "the versioning of the bucket: use a lifecycle rule of the bucket",
-    )
-    PATHS = (
-        "names of files and directories",
-        "files with these names, files below, or an empty directory",
-        _VACUUM_ALL,
-    )
-    LATEST = (
-        "latest commit",
-        "the log: it can be deleted only after a later version exists",
-        _CLEANUP,
-    )
+    VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
+    PATHS = "names of files and directories", "these files and directories", _VACUUM_ALL
+    LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
     CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
     OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it", _CLEANUP
     MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
     ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
-    OWN = (
-        "records of deltactl",
-        "deltactl, which does not need the records of vacuums that cannot be undone",
-    )
-    OTHER = (
-        "other files",
-        "nothing that deltactl knows: delete the files",
-    )
+    OWN = "records of deltactl", "deltactl, which needs no records of vacuums that cannot be undone"
+    OTHER = "other files", "nothing that deltactl knows: delete the files"
     CLONES = "clones"
 
 
@@ -137,20 +115,22 @@ class Unread:
     def of(cls, name: str, place: str, error: Exception) -> Unread:
         """Return the file with a reason that has no text of the file or of its name."""
         kind = type(error.__cause__ or error).__name__
-        reason = error.message if isinstance(error, NoColumnError) else f"unreadable: {kind}"
+        reason = f"unreadable: {kind}"
+        if isinstance(error, NoColumnError | PartialSuccessError):
+            reason = error.message
         if isinstance(error, FileMissingError):
             reason = "it does not exist"
         if isinstance(error, ImportError):
             reason = "to read it, install deltactl[iceberg]"
         known = error if isinstance(error, DeltactlError) else DataFileError("")
-        is_known = isinstance(known, StorageError | UnsupportedFeatureError)
+        is_known = isinstance(known, _ERRORS)
         exit_code = known.exit_code if is_known else DataFileError.exit_code
         directory, slash, base = name.rpartition("/")
         masked = re.sub(r"=[^/]*", "=*", directory) + slash + base
         return cls(masked, place, known.code, reason, exit_code)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """A place where values are: ``files`` with them, and ``rows`` or ``entries`` in these.
 
@@ -160,11 +140,22 @@ class Place:
 
     table: str
     name: Where
-    files: int = 0
+    files: int
     rows: int | None = None
     entries: int | None = None
     until_ms: int | None = None
-    parts: dict[str, None] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+
+    def join(self, other: Place) -> Place:
+        """Return this place with what was found in other files of it."""
+        return replace(
+            self,
+            files=self.files + other.files,
+            rows=(self.rows or 0) + (other.rows or 0) or None,
+            entries=(self.entries or 0) + (other.entries or 0) or None,
+            until_ms=max(self.until_ms or 0, other.until_ms or 0) or None,
+            parts=tuple(dict.fromkeys(self.parts + other.parts)),
+        )
 
     def to_dict(self, redacted: str) -> dict[str, Any]:
         """Return the place for JSON; ``redacted`` is the predicate to show."""
@@ -200,6 +191,7 @@ class ErasedReport(ShortRepr):
     """
 
     _SHOWN = ("places", "unread")
+    unseen: ClassVar[tuple[str, ...]] = UNSEEN
 
     version: int
     searched_ms: int
@@ -210,7 +202,6 @@ class ErasedReport(ShortRepr):
     places: tuple[Place, ...]
     unread: tuple[Unread, ...]
     unsearchable: tuple[str, ...]
-    unseen: tuple[str, ...]
     counts: Mapping[str, int]
     digest: str
 

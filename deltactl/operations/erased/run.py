@@ -1,20 +1,21 @@
 """``check --erased``: search everything that is still stored for values. Read-only.
 
-The log is read first, with all its files, then one listing of everything below the root. Each file
-of the listing is in one place: live, named by an action, or unknown to the log. The same is done
-for the clones that are recorded in the table.
+First one listing of everything below the root, then the log, with all its files. Each file of the
+listing is in one place: of the log, live, named by an action, or unknown to the log. The same is
+done for the clones that are recorded in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
 
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError
-from deltactl.log.audit.stored_actions import list_log_files, read_stored_metadata
+from deltactl.log.audit.stored_actions import read_stored_metadata
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import read_notes
-from deltactl.operations.erased.data import FileSearch
+from deltactl.operations.erased.data import FileSearch, log_files_of
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import search_log
 from deltactl.operations.erased.report import TEXTS, ErasedReport, Where
@@ -22,12 +23,13 @@ from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import find_sought
 from deltactl.operations.erased.tasks import SearchSpec
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.candidates import Listing, list_facts
-from deltactl.protocol.actions import Metadata
+from deltactl.operations.vacuum.candidates import list_facts
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count
+
+_FILE_FIELDS: Final = ("name", "size_bytes", "modified_ms")
 
 
 def search_erased(
@@ -46,15 +48,14 @@ def search_erased(
         UnsupportedFeatureError: the table cannot be read.
         InterruptedRunError: ``cancel`` was set.
     """
-    found = Found(context, context.clock.now_ms())
+    found = Found(context=context.of_log(log), now_ms=context.clock.now_ms())
     waiting, tables = [log.read_only()], dict[str, int]()
     while waiting:
         table = waiting.pop(0)
         found.table = table.uri
         try:
-            of_log = context.of_log(log)
             tables[table.uri] = _search_table(
-                table, predicate, of_log, found, versions=versions, redact=redact
+                table, predicate, found, versions=versions, redact=redact
             )
             clones = {it.clone_uri for it in read_notes(table.store)}
             for uri in sorted(clones - tables.keys() - {it.uri for it in waiting}):
@@ -68,57 +69,44 @@ def search_erased(
 
 
 def _search_table(
-    log: DeltaLog,
-    predicate: str,
-    context: RunContext,
-    found: Found,
-    *,
-    versions: bool,
-    redact: bool,
+    log: DeltaLog, predicate: str, found: Found, *, versions: bool, redact: bool
 ) -> int:
     """Search a table; return its version."""
     store, snapshot = log.store, log.snapshot()
     log.ensure_complete()
-    files = list_log_files(store)  # after the snapshot: no commit of its versions is left out
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
-    schemas = _find_schemas(snapshot, [*read_stored_metadata(store, files)])
-    variants = resolve(predicate, schemas, found.now_ms)
-    sought = find_sought(variants)
-    if sought is None:
+    # After the snapshot: no commit of its versions is left out.
+    listed, directories = _list(store, found)
+    files = log_files_of(listed)
+    latest_first = (snapshot.metadata, *reversed([*read_stored_metadata(store, files)]))
+    schemas = {
+        (m.schema_string, m.column_mapping_mode, m.partition_columns): m for m in latest_first
+    }
+    sought = find_sought(resolve(predicate, schemas.values(), found.now_ms))
+    if not sought.is_known:
         found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
-    stored = _list(store, found)
-    named = search_log(snapshot, files, variants, sought, found)
-    metadata = tuple(it.metadata for it in variants)
-    spec = SearchSpec(log.uri, context.storage_options, predicate, metadata, found.now_ms)
-    search = FileSearch(snapshot, stored, named, variants, sought, found)
-    search.run(spec, context, reads_versions=versions)
-    if redact and sought is not None:
+    named = search_log(snapshot, files, sought, found)
+    metadata = tuple(it.metadata for it in sought.variants)
+    options = found.context.storage_options
+    spec = SearchSpec(log.uri, options, predicate, metadata, found.now_ms)
+    search = FileSearch(snapshot, listed, directories, named, sought, found)
+    search.run(spec, reads_versions=versions)
+    if redact:
         found.mask_names(sought)
     return snapshot.version
 
 
-def _find_schemas(snapshot: Snapshot, older: Sequence[Metadata]) -> list[Metadata]:
-    """Return the different schemas in the log, the latest one first."""
-    found: dict[object, Metadata] = {}
-    for it in (snapshot.metadata, *reversed(older)):
-        key = it.schema_string, it.column_mapping_mode, it.partition_columns
-        found.setdefault(key, it)
-    return list(found.values())
-
-
-def _list(store: Store, found: Found) -> Listing:
-    """Return all files below the root, by name, and the directories."""
+def _list(store: Store, found: Found) -> tuple[pa.Table, list[str]]:
+    """Return all files below the root, by name, with the fields of ``FileInfo``; directories."""
     stored = list_facts(store)
+    unknown = [(it, "a link") for it in stored.links]
     if stored.non_utf8:
-        what = format_count(stored.non_utf8, "name")
-        found.add_unread(
-            f"{what} that is not UTF-8", Where.OTHER, UnsupportedFeatureError("a name")
-        )
-    for link in stored.links:
-        found.add_unread(link, Where.OTHER, UnsupportedFeatureError("a link"))
-    rows = stored.rows().sort_by("path")
-    stored.files, stored.facts = rows["path"], rows.select(["size_bytes"])
-    found.counts["names"] += rows.num_rows
-    chunks = [chunk for column in rows.columns for chunk in column.chunks]
+        count = format_count(stored.non_utf8, "name")
+        unknown.append((f"{count} that is not UTF-8", "a name"))
+    for name, what in unknown:
+        found.add_unread(name, Where.OTHER, UnsupportedFeatureError(what))
+    listed = stored.rows().drop_columns("position").rename_columns(_FILE_FIELDS).sort_by("name")
+    found.counts["names"] += listed.num_rows
+    chunks = [chunk for name in _FILE_FIELDS[:2] for chunk in listed[name].chunks]
     found.note_searched(*(memoryview(it) for chunk in chunks for it in chunk.buffers() if it))
-    return stored
+    return listed, stored.directories

@@ -66,20 +66,23 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
 
     found: dict[object, Variant] = {}
     errors: list[PredicateError] = []
-    for metadata, fields in _each_fields(schemas):
-        flat = (
-            Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
-            for name, path in fields.items()
-        )
-        try:
-            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
-        except PredicateError as error:
-            errors.append(error)
-            continue
-        used = {name: fields[name] for name in columns}
-        variant = Variant(metadata, term, columns, used)
-        types = tuple(str(c.type) for c in columns.values())
-        found.setdefault((variant.place, types, variant.partition_names), variant)
+    for metadata in schemas:
+        pairs = list(_fields_of(metadata.schema))
+        # A name with a dot can mean two fields.
+        for fields in (dict(pairs), dict(reversed(pairs))):
+            flat = (
+                Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
+                for name, path in fields.items()
+            )
+            try:
+                term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
+            except PredicateError as error:
+                errors.append(error)
+                continue
+            used = {name: fields[name] for name in columns}
+            variant = Variant(metadata, term, columns, used)
+            types = tuple(str(c.type) for c in columns.values())
+            found.setdefault((variant.place, types, variant.partition_names), variant)
     if not found:
         raise next((it for it in errors if "no schema" not in it.message), errors[0])
     if not all(it.columns for it in found.values()):
@@ -87,17 +90,6 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
             "the predicate uses no column", hint="Write a condition, such as user_id = 42."
         )
     return tuple(sorted(found.values(), key=lambda it: str(it.place)))
-
-
-def _each_fields(
-    schemas: Iterable[Metadata],
-) -> Iterator[tuple[Metadata, dict[str, tuple[Field, ...]]]]:
-    """Yield each schema, and its fields by name; twice if a name with a dot can mean two."""
-    for metadata in schemas:
-        pairs = list(_fields_of(metadata.schema))
-        yield metadata, dict(pairs)
-        if len(dict(pairs)) < len(pairs):
-            yield metadata, dict(reversed(pairs))
 
 
 def _fields_of(

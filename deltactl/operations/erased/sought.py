@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -42,29 +43,36 @@ _PATTERN_CHARACTERS: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The values that a predicate asks for by ``=`` and ``IN``, and patterns of their spellings.
+    """What a predicate asks for: the predicate over each schema, and values and their spellings.
 
     ``words`` are strings, which are found anywhere; ``numbers`` are patterns of values of other
-    types, which are found only where a text cannot mean anything else. ``names`` are those of the
-    columns, ``field_ids`` their ids, if all have one. ``values`` are the values themselves.
+    types, which are found only where a text cannot mean anything else. Both are empty if the
+    predicate does not name the values by ``=`` and ``IN``. ``names`` are those of the columns,
+    ``field_ids`` their ids, if all have one. ``values`` are the values themselves.
     """
 
+    variants: Sequence[Variant]
     words: tuple[str, ...]
     numbers: tuple[str, ...]
     names: tuple[str, ...]
-    field_ids: frozenset[int] = frozenset()
-    values: tuple[pa.Scalar, ...] = ()
+    field_ids: frozenset[int]
+    values: tuple[pa.Scalar, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether texts can be searched."""
+        return bool(self.words or self.numbers)
 
     def in_texts(self, texts: pa.Array, numbers: pa.Array | bool = False) -> pa.Array:
         """Return which texts have a value; ``numbers``: whether a number can be one."""
-        found = _search(texts, [*map(_word, self.words), *self._named(), *self._in_folders()])
+        found = _search(texts, [*map(_word, self.words), *self._named()])
         with_numbers = _search(texts, [_NUMBER_START + it + _NUMBER_END for it in self.numbers])
         return pc.or_(found, pc.and_(with_numbers, numbers))
 
     def in_paths(self, paths: pa.Array) -> pa.Array:
         """Return which paths of files have a value: not as a plain word in the name of the file."""
         words = [_word(it, before_slash=_is_plain(it)) for it in self.words]
-        return _search(paths, [*words, *self._named(), *self._in_folders()])
+        return _search(paths, [*words, *self._named()])
 
     def in_stats(self, stats: pa.Array) -> pa.Array:
         """Return which statistics have a value of a column in any form, as a wrong type.
@@ -89,16 +97,13 @@ class Sought:
         ends = ((it, range(TRUNCATED, len(it))) for it in self.words)
         return pa.array(sorted({it[:end] for it, range_ in ends for end in range_}), pa.string())
 
-    def _in_folders(self) -> Iterator[str]:
-        """Yield the forms of numbers as names of directories: of partitions."""
-        return (f"{_EQUALS}{it}/" for it in self.numbers)
-
     def _named(self) -> Iterator[str]:
-        """Yield the forms of values behind the name of a column, as in names of files."""
+        """Yield the forms of values behind the name of a column, and of numbers as directories."""
         names = "|".join(map(_escaped, self.names))
         end = f"(?:$|[^{_LETTERS}.]|[.](?:$|[^0-9]))"
         yield from (f"{_EQUALS}{it}(?:$|[^{_LETTERS}])" for it in self.words if _is_plain(it))
         yield from (f"(?:{names}){_EQUALS}{it}{end}" for it in self.numbers)
+        yield from (f"{_EQUALS}{it}/" for it in self.numbers)
 
 
 def _braces(depth: int) -> str:
@@ -161,40 +166,31 @@ def count_true(mask: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
 
 
-def find_sought(variants: Sequence[Variant]) -> Sought | None:
-    """Return what to look for in texts; ``None`` if the predicate does not say it.
+def find_sought(variants: Sequence[Variant]) -> Sought:
+    """Return what to look for.
 
-    Of columns joined by AND, those that partition the table are looked for only if there is no
-    other: many rows have their values.
+    Of columns joined by AND, those that partition the table are looked for in texts only if there
+    is no other: many rows have their values.
     """
     words: dict[str, None] = {}
     numbers: dict[str, None] = {}
     values: list[pa.Scalar] = []
-    for variant in variants:
-        sought = _sought(variant.term, variant.partition_names)
-        if sought is None:
-            return None
-        for column, constant in sought:
-            value = _value_of(constant, column.type)
-            values += [] if value is None else [value]
-            text = constant.text or ""
-            if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-                words[text] = None
-            elif not pa.types.is_boolean(column.type):
-                numbers |= dict.fromkeys(_spell(text, value))
-            if pa.types.is_binary(column.type):
-                data = text.encode()
-                for digits in (data.hex(), data.hex().upper()):
-                    words |= dict.fromkeys((f"0x{digits}", f"X'{digits}'"))
-                if len(data) >= _LEAST_BYTES:
-                    forms = (data.hex(), data.hex().upper(), b64encode(data).decode())
-                    words |= dict.fromkeys(forms)
-    if not words and not numbers:
-        return None
+    asked = [_sought(it.term, it.partition_names) for it in variants]
+    known = [it for it in asked if it is not None]
+    for column, constant in chain(*known) if len(known) == len(asked) else ():
+        value, text = _value_of(constant, column.type), constant.text or ""
+        values += [] if value is None else [value]
+        if pa.types.is_binary(column.type):
+            words |= dict.fromkeys((text, *_spell_bytes(text.encode())))
+        elif pa.types.is_string(column.type):
+            words[text] = None
+        elif not pa.types.is_boolean(column.type):
+            numbers |= dict.fromkeys(_spell(text, value))
     paths = [path for it in variants for path in it.fields.values()]
     names = (name for path in paths for it in path for name in (it.name, it.physical_name))
     ids = [path[-1].field_id for path in paths]
     return Sought(
+        variants,
         tuple(words),
         tuple(numbers),
         tuple(dict.fromkeys(names)),
@@ -212,12 +208,12 @@ def _sought(term: Term, partition: frozenset[str]) -> list[tuple[Column, Constan
         case Junction("OR", terms):
             parts = [_sought(it, partition) for it in terms]
             known = [it for it in parts if it is not None]
-            return [pair for it in known for pair in it] if len(known) == len(parts) else None
+            return list(chain(*known)) if len(known) == len(parts) else None
         case Junction(_, terms):
             every = [it for part in terms if (it := _sought(part, partition)) is not None]
             if any(column.name not in partition for column in columns_of(term)):
                 every = [it for it in every if any(c.name not in partition for c, _ in it)]
-            return [pair for it in every for pair in it] or None
+            return list(chain(*every)) or None
         case _:
             return None
 
@@ -228,6 +224,13 @@ def _value_of(constant: Constant, kind: pa.DataType) -> pa.Scalar | None:
         value, side = find_nearest(constant, kind)
         return pa.array([value], kind)[0] if side == "at" else None
     return None
+
+
+def _spell_bytes(data: bytes) -> Iterator[str]:
+    for digits in (data.hex(), data.hex().upper()):
+        yield from (f"0x{digits}", f"X'{digits}'")
+        if len(data) >= _LEAST_BYTES:
+            yield from (digits, b64encode(data).decode())
 
 
 def _spell(text: str, value: pa.Scalar | None) -> Iterator[str]:

@@ -18,15 +18,16 @@ from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError, DeltactlError, FileMissingError
 from deltactl.log.audit.stored_actions import log_mask, read_stored_actions
-from deltactl.operations.erased.found import Hit, Searched
+from deltactl.operations.erased.found import Searched
 from deltactl.operations.erased.logs import search_actions
-from deltactl.operations.erased.report import TEXTS, NoColumnError, Unread, Where
+from deltactl.operations.erased.report import TEXTS, NoColumnError, Where
 from deltactl.operations.erased.schemas import Variant, resolve
 from deltactl.operations.erased.sought import Sought, find_sought
 from deltactl.operations.erased.texts import begins_as_parquet, file_has_value
 from deltactl.operations.predicate.bounds import may_match
 from deltactl.operations.predicate.terms import Column, ColumnRows
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.footer import index_leaves
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import cast_leaf
@@ -49,6 +50,7 @@ FILES: Final = pa.schema(
         ("deletion_vector", DELETION_VECTOR_TYPE),
         ("place", pa.string()),
         ("version_id", pa.string()),
+        ("until_ms", pa.int64()),
     ]
 )
 """A task's files; ``partition_values`` are null if no action of the log names the file."""
@@ -73,42 +75,43 @@ class SearchSpec:
 def search_files(spec: SearchSpec, files: bytes, attempt: int) -> Searched:
     """Search the files of a task, columns of :data:`FILES` as an Arrow stream."""
     store = refuse_changes(open_store(spec.uri, spec.storage_options))
-    variants = resolve(spec.predicate, spec.schemas, spec.now_ms)
+    sought = find_sought(resolve(spec.predicate, spec.schemas, spec.now_ms))
     with pa.ipc.open_stream(files) as stream:
         rows = stream.read_all().to_pylist()
-    search, searched = partial(_search_file, store, variants, find_sought(variants)), Searched()
+    search = partial(_search_file, store, spec.uri, sought)
+    searched = Searched(spec.uri)
     for found in map_requests(store, search, rows, at_once=_READ_AT_ONCE):
         searched += found
     return searched
 
 
-def _search_file(
-    store: Store, variants: Sequence[Variant], sought: Sought | None, row: Mapping[str, Any]
-) -> Searched:
+def _search_file(store: Store, table: str, sought: Sought, row: Mapping[str, Any]) -> Searched:
     """Search one file, row of :data:`FILES`."""
-    name, place, searched = row["name"], row["place"], Searched()
-    stored = store if row["version_id"] is None else cast("Store", _OldFile.of(store, row))
+    name, place, searched, stored = row["name"], row["place"], Searched(table), store
+    if row["version_id"] is not None and store.versions is not None:
+        version = OldVersion(name, row["version_id"], row["size_bytes"], 0)
+        stored = cast("Store", _OldFile(store.versions, version))
     try:
         if log_mask(pa.array([name]))[0].as_py():  # an old version
             info = FileInfo(name, row["size_bytes"], 0)
-            for part in read_stored_actions(stored, [info], variants[0].metadata):
-                searched += search_actions(part, place, variants, sought)
+            for part in read_stored_actions(stored, [info], sought.variants[0].metadata):
+                search_actions(searched, part, place, sought)
             return searched
         with naming_file(name), stored.open_input(name) as source:
             is_text = place in TEXTS or (place == Where.VERSIONS and not name.endswith(".parquet"))
             may_be_data = place in (Where.OTHER, Where.VERSIONS)
             if not is_text or (may_be_data and begins_as_parquet(source)):
                 searched.counts["data_files"] += 1
-                _FileSearch(store, variants, row, searched).run(source)
+                _FileSearch(store, sought.variants, row, searched).run(source)
             else:
                 searched.counts["text_files"] += 1
-                if sought is not None and file_has_value(name, place, source, sought):
-                    searched.hits.append(Hit(place, name, entries=1))
+                if sought.is_known and file_has_value(name, place, source, sought):
+                    searched.add(place, name, entries=1)
     except Exception as error:  # libraries raise errors of many kinds
         if isinstance(error, FileMissingError) and place != Where.LIVE:
             searched.counts["gone"] += 1
         else:
-            searched.unread.append(Unread.of(name, place, error))
+            searched.add_unread(name, place, error)
     return searched
 
 
@@ -118,12 +121,6 @@ class _OldFile:
 
     versions: Versions
     version: OldVersion
-
-    @classmethod
-    def of(cls, store: Store, row: Mapping[str, Any]) -> _OldFile:
-        assert store.versions is not None
-        version = OldVersion(row["name"], row["version_id"], row["size_bytes"], 0)
-        return cls(store.versions, version)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         for name in names:
@@ -144,11 +141,10 @@ class _FileSearch:
         row: Mapping[str, Any],
         searched: Searched,
     ) -> None:
-        self._store, self._place, self._variants = store, row["place"], variants
+        self._store, self._variants, self._row, self._searched = store, variants, row, searched
         self._is_named = row["partition_values"] is not None
         values = dict(row["partition_values"] or ()) if self._is_named else _values_of(row["name"])
         self._file = DataFile(row["name"], row["size_bytes"] or 0, partition_values=values)
-        self._vector, self._searched = row["deletion_vector"], searched
 
     def run(self, source: pa.NativeFile) -> None:
         name = self._file.path
@@ -158,31 +154,32 @@ class _FileSearch:
             for _, group in groupby(self._variants, lambda it: it.place):
                 counted = self._count_first(parquet, list(group), deleted)
                 rows, hidden = rows + counted[0], hidden + counted[1]
-        counts = {self._place: rows, Where.HIDDEN: hidden}
-        self._searched.hits += [Hit(it, name, rows=n) for it, n in counts.items() if n]
+        until_ms = self._row["until_ms"]
+        for place, count in ((self._row["place"], rows), (Where.HIDDEN, hidden)):
+            if count:
+                self._searched.add(place, name, rows=count, until_ms=until_ms)
 
     def _read_vector(self) -> BitMap64 | None:
         """Return the hidden rows; none if the vector cannot be read, which is a finding."""
-        if self._vector is None:
+        if self._row["deletion_vector"] is None:
             return None
         try:
-            vector = DeletionVector(**self._vector)
+            vector = DeletionVector(**self._row["deletion_vector"])
             return read_deletion_vector(self._store, replace(self._file, deletion_vector=vector))
         except DeltactlError as error:
-            self._searched.unread.append(Unread.of(self._file.path, Where.HIDDEN, error))
+            self._searched.add_unread(self._file.path, Where.HIDDEN, error)
             return None
 
     def _count_first(
         self, parquet: pq.ParquetFile, variants: Sequence[Variant], deleted: BitMap64 | None
     ) -> tuple[int, int]:
         """Count by the first variant whose types the columns of the file have."""
-        for variant in variants[:-1]:
-            try:
-                return self._count(parquet, variant, deleted)
-            except DataFileError as error:
-                if isinstance(error, NoColumnError):
-                    raise
-        return self._count(parquet, variants[-1], deleted)
+        try:
+            return self._count(parquet, variants[0], deleted)
+        except DataFileError as error:
+            if isinstance(error, NoColumnError) or len(variants) == 1:
+                raise
+            return self._count_first(parquet, variants[1:], deleted)
 
     def _count(
         self, parquet: pq.ParquetFile, variant: Variant, deleted: BitMap64 | None
@@ -203,7 +200,10 @@ class _FileSearch:
         for _, run in groupby(enumerate(groups), lambda pair: pair[1] - pair[0]):
             for batch in reader.read_groups(parquet, file, None, [group for _, group in run]):
                 count = batch.num_physical_rows
-                columns = {it: _leaf(batch.columns, path) for it, path in variant.fields.items()}
+                columns = {
+                    name: select_leaf(batch.columns, tuple(it.name for it in path))
+                    for name, path in variant.fields.items()
+                }
                 mask = pc.fill_null(variant.term.evaluate(ColumnRows(columns, count)), False)
                 self._searched.counts["rows"] += count
                 rows += mask.true_count
@@ -237,13 +237,6 @@ def _prune(field: Field, paths: Iterable[Sequence[Field]]) -> Field:
         return field
     members = {path[0].name: _prune(path[0], below) for path in below}
     return replace(field, type=StructType(tuple(members.values())))
-
-
-def _leaf(batch: pa.RecordBatch, path: Sequence[Field]) -> pa.Array:
-    column = batch.column(path[0].name)
-    for part in path[1:]:
-        column = pc.struct_field(column, part.name)
-    return column
 
 
 def _choose_groups(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from deltactl.operations.erased.report import Where
 from deltactl.operations.erased.sought import Sought, count_true
+from deltactl.parquet.nested import walk_arrays
 
 # Names, ids and counts, which no column has as values; by the action that has them.
 _NO_VALUES: Final = {
@@ -49,7 +50,8 @@ _OVERLAP_CHARACTERS: Final = 64 << 10
 
 def find_parts(nodes: Sequence[tuple[int, Any]], sought: Sought) -> Iterator[tuple[int, str]]:
     """Yield the index of the file and the name of the part, for each text that has a value."""
-    rows = [(index, *found) for index, node in nodes for found in _walk(node, ())]
+    known = nodes if sought.is_known else ()
+    rows = [(index, *found) for index, node in known for found in _walk(node, ())]
     texts = pa.array([text for _, _, text in rows], pa.string())
     means_value = pa.array([_means_value(keys, sought) for _, keys, _ in rows], pa.bool_())
     numbers = pc.coalesce(means_value, sought.name_a_column(texts))
@@ -133,17 +135,10 @@ def begins_as_parquet(source: pa.NativeFile) -> bool:
 
 def _strings(column: pa.Array) -> Iterator[pa.Array]:
     """Yield the strings in a column, however nested."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        yield from _strings(column.dictionary)
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        yield column.cast(pa.string())
-    elif pa.types.is_map(kind):
-        yield from (*_strings(column.keys), *_strings(column.items))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _strings(column.values)
-    elif pa.types.is_struct(kind):
-        yield from (it for member in column.flatten() for it in _strings(member))
+    for _, leaf in walk_arrays(column):
+        values = leaf.dictionary if pa.types.is_dictionary(leaf.type) else leaf
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            yield values.cast(pa.string())
 
 
 def _text_has_value(place: str, source: pa.NativeFile, sought: Sought) -> bool:

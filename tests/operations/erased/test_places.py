@@ -89,6 +89,18 @@ def keep_for_time_travel(builder: TableBuilder) -> None:
     builder.remove(*builder.append(rows()))
 
 
+def remove_without_values(builder: TableBuilder) -> None:
+    """The tombstone, which is read before the add, has no partition values."""
+    content = parquet(id=[ID], name=["b"])
+    builder.store.put("x.parquet", content)
+    body = {"path": "x.parquet", "partitionValues": {"p": "q"}, "modificationTime": 1}
+    builder.commit({"add": {**body, "size": len(content), "dataChange": True}})
+    removed = builder.remove_action("x.parquet")
+    removed["remove"].pop("partitionValues", None)
+    builder.commit(removed)
+    builder.checkpoint()
+
+
 def change(builder: TableBuilder) -> None:
     name = "_change_data/cdc-1.parquet"
     builder.store.put(name, data())
@@ -173,6 +185,9 @@ PLANTED = {
     "live": Planted(lambda b: b.append(rows()), BY_ID, "live rows"),
     "hidden": Planted(hide_row, BY_ID, "rows that deletion vectors hide"),
     "older": Planted(keep_for_time_travel, BY_NAME, "files of older versions"),
+    "older, removed without partition values": Planted(
+        remove_without_values, f"{BY_ID} AND p = 'q'", "files of older versions"
+    ),
     "unreferenced": Planted(put("p=q/stray.parquet", data()), BY_NAME, "unreferenced files"),
     "change data": Planted(change, BY_ID, "change data"),
     "quarantine": Planted(

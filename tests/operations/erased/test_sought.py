@@ -34,7 +34,7 @@ def has(predicate: str, text: str, form: str = "numbers") -> bool:
     columns = [Column(name, kind) for name, kind in TYPES.items()]
     metadata = DeltaLog(new_table(*columns).store, ignore_warning).snapshot().metadata
     sought = find_sought(resolve(predicate, [metadata], 0))
-    assert sought is not None
+    assert sought.is_known
     texts = pa.array([text])
     if form == "numbers":
         return bool(sought.in_texts(texts, True)[0].as_py())
