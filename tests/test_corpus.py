@@ -17,12 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltactl import (
-    DeltactlError,
-    OptimizeOptions,
-    Table,
-    UnsupportedFeatureError,
-)
+from deltactl import DeltactlError, OptimizeOptions, Table, UnsupportedFeatureError
 from deltactl.operations.optimize import bins as optimize_bins
 from deltactl.operations.optimize import exclusions
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions

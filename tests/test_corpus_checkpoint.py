@@ -19,14 +19,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
 from deltactl.storage.local.store import LocalStore
 from tests.conftest import CORPUS
-from tests.test_corpus import (
-    _ENTRIES,
-    _SOUND,
-    _accepted,
-    _copy,
-    _row_checksum,
-    canonical,
-)
+from tests.test_corpus import _ENTRIES, _SOUND, _accepted, _copy, _row_checksum, canonical
 
 __all__ = ["canonical"]
 

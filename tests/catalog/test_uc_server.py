@@ -82,9 +82,7 @@ def test_signatures_of_the_server_open_azurite(
 
 @pytest.mark.xdist_group("azurite")
 def test_register(
-    unity: UnityServer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
+    unity: UnityServer, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("DATABRICKS_HOST", unity.address)
     folder = tmp_path_factory.getbasetemp() / "unity0" / "registered"

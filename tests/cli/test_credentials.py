@@ -97,11 +97,7 @@ def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_no_run_on_a_disk_writes_a_credential(
-    cli: RunCli,
-    planted: list[str],
-    unity: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cli: RunCli, planted: list[str], unity: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_table(tmp_path / "t")
     build_directory(tmp_path / "directory")
@@ -153,12 +149,7 @@ def test_no_run_repeats_a_credential_in_an_address(
     ],
 )
 def test_no_setting_of_a_catalog_is_shown(
-    cli: RunCli,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    address: str,
-    at: str,
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, address: str, at: str
 ) -> None:
     """Not even if it is wrong, or the catalog cannot be reached."""
     scheme = name.partition("://")[0]

@@ -112,12 +112,7 @@ def test_patterns_take_one_request(cli: RunCli, unity: UnityStub, tmp_path: Path
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("optimize",),
-        ("vacuum", "--dry-run"),
-        ("checkpoint",),
-        ("restore", "--to-version", "0"),
-    ],
+    [("optimize",), ("vacuum", "--dry-run"), ("checkpoint",), ("restore", "--to-version", "0")],
     ids=" ".join,
 )
 def test_a_catalog_managed_table_is_refused(
@@ -246,10 +241,7 @@ def test_check_compares_the_catalog_with_the_log(
     cli: RunCli, unity: UnityStub, orders: Path, tmp_path: Path
 ) -> None:
     entry = unity.tables["main.sales.orders"]
-    columns = [
-        {"name": "day", "type_text": "varchar(10)"},
-        {"name": "ID", "type_text": "bigint"},
-    ]
+    columns = [{"name": "day", "type_text": "varchar(10)"}, {"name": "ID", "type_text": "bigint"}]
     entry["columns"] = columns
     assert codes(cli, NAME) == []
     entry["columns"] = [{"name": "day", "type_text": "date"}, {"name": "more", "type_text": "int"}]

@@ -166,8 +166,7 @@ def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
         again = pc.is_in(tail.removes["path"], value_set=tail.adds["path"])
         removes = tail.removes.filter(pc.invert(again))
         rebase(
-            self,
-            replace(tail, add_rows=_rows(tail.adds.slice(0, 0)), remove_rows=_rows(removes)),
+            self, replace(tail, add_rows=_rows(tail.adds.slice(0, 0)), remove_rows=_rows(removes))
         )
 
     return patch.object(ConcurrentCommits, "rebase", forgetful)

@@ -43,10 +43,7 @@ def _recover_with_own_content() -> Iterator[None]:
             self._store.put(f"{LOG_DIR}/{entry.file_name}", held[self])
         finish(self, entry)
 
-    with (
-        patch.object(DynamoDb, "commit", remember),
-        patch.object(DynamoDb, "_finish", mixed_up),
-    ):
+    with patch.object(DynamoDb, "commit", remember), patch.object(DynamoDb, "_finish", mixed_up):
         yield
 
 

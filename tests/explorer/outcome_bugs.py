@@ -26,9 +26,7 @@ from tests.explorer.world import COMMIT
 from tests.support.commits import FACTS
 
 
-def _answer_errors_by(
-    act: Callable[[Store, str, bytes], None],
-) -> AbstractContextManager[object]:
+def _answer_errors_by(act: Callable[[Store, str, bytes], None]) -> AbstractContextManager[object]:
     """After an error that is not "exists", call ``act`` and report a successful commit."""
 
     def hasty(

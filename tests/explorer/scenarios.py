@@ -369,11 +369,7 @@ PAIRS: Sequence[Scenario] = (
     Scenario("checkpoint against checkpoint", short_log, (CHECKPOINT, CHECKPOINT)),
     *(
         Scenario(f"{name} against checkpoint of a quiet log", quiet_log, (make, CHECKPOINT))
-        for name, make in (
-            ("append", APPEND),
-            ("optimize", OPTIMIZE),
-            ("checkpoint", CHECKPOINT),
-        )
+        for name, make in (("append", APPEND), ("optimize", OPTIMIZE), ("checkpoint", CHECKPOINT))
     ),
     *(
         Scenario(f"{name} against publication", scene, (make, PUBLICATION), only="staged")
@@ -446,9 +442,7 @@ TRIPLES: Sequence[Scenario] = (
 def with_reader(scenario: Scenario) -> Scenario:
     """The same with a reader beside, at every step."""
     return replace(
-        scenario,
-        name=f"{scenario.name}, and a reader",
-        programs=(*scenario.programs, READER),
+        scenario, name=f"{scenario.name}, and a reader", programs=(*scenario.programs, READER)
     )
 
 

@@ -15,11 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from deltactl.catalog.managed import (
-    BacklogFullError,
-    ManagedState,
-    RatifiedCommit,
-)
+from deltactl.catalog.managed import BacklogFullError, ManagedState, RatifiedCommit
 from deltactl.clock import Clock
 from deltactl.errors import (
     ObjectExistsError,

@@ -34,10 +34,7 @@ class _Refused(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(f"{code} on purpose")
         status = 400 if code == _CONDITION else 500
-        self.response = {
-            "Error": {"Code": code},
-            "ResponseMetadata": {"HTTPStatusCode": status},
-        }
+        self.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
 
 
 class SimDynamoDb:

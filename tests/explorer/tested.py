@@ -75,9 +75,7 @@ def checkpoint(**options: Any) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         checkpoint_table(
-            log_of(store),
-            chosen,
-            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock),
+            log_of(store), chosen, RunContext(warn=_quiet, engine=InlineEngine(), clock=clock)
         )
         return Outcome("done")
 
@@ -147,10 +145,7 @@ def clone() -> Program:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
         try:
             report = clone_table(
-                log_of(store),
-                DeltaLog(target, context.warn),
-                CloneOptions(deep=True),
-                context,
+                log_of(store), DeltaLog(target, context.warn), CloneOptions(deep=True), context
             )
             snapshot, rows = _read(target)
         finally:

@@ -27,14 +27,7 @@ from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenes import Scene
 from tests.explorer.sim_catalog import CatalogStore
 from tests.explorer.world import LOG
-from tests.support.table_builder import (
-    Action,
-    State,
-    bitmap_bytes,
-    commit_path,
-    encode_lines,
-    z85,
-)
+from tests.support.table_builder import Action, State, bitmap_bytes, commit_path, encode_lines, z85
 
 Rows = tuple[Any, ...]
 _TRIES = 3

@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dev.hosting import (
-    read_repository,
-    render_action_page,
-    render_hosted,
-    render_package_readme,
-)
+from dev.hosting import read_repository, render_action_page, render_hosted, render_package_readme
 from tests.conftest import REPOSITORY
 from tests.support.object_servers import ServerMissingError, ensure_actionlint
 

@@ -13,11 +13,7 @@ import pyarrow as pa
 from deltactl import Table
 from deltactl.errors import ignore_warning
 from tests.histories.facts import facts_by_delta_rs, facts_by_spark
-from tests.histories.known import (
-    blanks_as_nulls,
-    has_checkpoints_of_two_kinds,
-    unread_by_duckdb,
-)
+from tests.histories.known import blanks_as_nulls, has_checkpoints_of_two_kinds, unread_by_duckdb
 from tests.histories.state import first_line
 from tests.interop.canonical import arrow_rows, comparable, spark_type
 from tests.support.duckdb_delta import connect_duckdb

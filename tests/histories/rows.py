@@ -61,11 +61,7 @@ Pools: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 def random_rows(
-    chance: random.Random,
-    schema: pa.Schema,
-    first_key: int,
-    count: int,
-    pools: Pools,
+    chance: random.Random, schema: pa.Schema, first_key: int, count: int, pools: Pools
 ) -> pa.Table:
     """Rows with the keys from ``first_key`` on; ``pools``: values of the partition columns."""
     columns = []

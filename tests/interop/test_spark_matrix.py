@@ -66,10 +66,7 @@ def test_scan_equals_what_spark_reads_at_every_version(table: MatrixTable) -> No
         f"version {version}: {problem}"
         for version in readable
         for problem in compare_scan(
-            table.path,
-            table.expected.versions[version],
-            table.expected.schemas[version],
-            version,
+            table.path, table.expected.versions[version], table.expected.schemas[version], version
         )
     ]
     assert not problems, "\n".join(problems)

@@ -5,12 +5,7 @@ import json
 import pytest
 
 from deltactl.errors import AccessDeniedError
-from deltactl.log.hint import (
-    HINT_NAME,
-    _load_verbatim,
-    json_checksums,
-    read_hint,
-)
+from deltactl.log.hint import HINT_NAME, _load_verbatim, json_checksums, read_hint
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from deltactl.errors import CorruptLogError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.lifetimes import (
-    Lifetimes,
-    version_ranges,
-)
+from deltactl.log.lifetimes import Lifetimes, version_ranges
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -19,14 +19,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.numpy_types import Hashes
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.stores import CountingStore, fresh_store
-from tests.support.table_builder import (
-    LOG,
-    Action,
-    Column,
-    TableBuilder,
-    commit_path,
-    encode_lines,
-)
+from tests.support.table_builder import LOG, Action, Column, TableBuilder, commit_path, encode_lines
 
 pytestmark = pytest.mark.thorough
 

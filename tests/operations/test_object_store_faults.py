@@ -25,11 +25,7 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import (
-    ALL_SERVERS,
-    UNCLOSED_SESSIONS,
-    choose_servers,
-)
+from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"

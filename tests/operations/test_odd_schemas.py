@@ -164,8 +164,7 @@ UDT = {
     "class": "org.example.PointUDT",
     "pyClass": None,
     "sqlType": struct_of(
-        Column("x"),
-        Column("y", {"type": "array", "elementType": "double", "containsNull": True}),
+        Column("x"), Column("y", {"type": "array", "elementType": "double", "containsNull": True})
     ),
 }
 

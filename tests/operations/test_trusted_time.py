@@ -158,10 +158,7 @@ COMMANDS: dict[str, Command] = {
         DeltaLog(disk, ignore_warning), VacuumOptions(mode="full"), it.context("two")
     ),
     "maintain": lambda it, disk: maintain_tables(
-        [disk.uri],
-        lambda _: MaintainPolicy(),
-        MaintainOptions(lease=False),
-        it.context(None),
+        [disk.uri], lambda _: MaintainPolicy(), MaintainOptions(lease=False), it.context(None)
     ),
 }
 

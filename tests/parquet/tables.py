@@ -40,12 +40,7 @@ def _nest(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return (
         st.builds(lambda e: {"type": "array", "elementType": e, "containsNull": True}, inner)
         | st.builds(
-            lambda k, v: {
-                "type": "map",
-                "keyType": k,
-                "valueType": v,
-                "valueContainsNull": True,
-            },
+            lambda k, v: {"type": "map", "keyType": k, "valueType": v, "valueContainsNull": True},
             keys,
             inner,
         )

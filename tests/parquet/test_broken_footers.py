@@ -16,11 +16,7 @@ from deltactl.errors import DataFileError, DeltactlError
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.parquet import broken_footers, fixed_bounds
-from deltactl.parquet.broken_footers import (
-    SchemaGroups,
-    ensure_valid_columns,
-    find_broken_footers,
-)
+from deltactl.parquet.broken_footers import SchemaGroups, ensure_valid_columns, find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.open import open_store

@@ -126,10 +126,7 @@ def test_files_with_them_are_not_rewritten(
         ("date", True),
         ("timestamp_ntz", True),
         ({"type": "array", "elementType": "timestamp", "containsNull": True}, True),
-        (
-            {"type": "map", "keyType": "long", "valueType": "date", "valueContainsNull": True},
-            True,
-        ),
+        ({"type": "map", "keyType": "long", "valueType": "date", "valueContainsNull": True}, True),
         ("long", False),
     ],
 )

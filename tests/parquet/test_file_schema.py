@@ -79,10 +79,7 @@ def test_nanoseconds_are_reported() -> None:
     nanos = pa.array([1], pa.timestamp("ns"))
     assert schema_of(
         pa.table({"a": nanos, "s": pa.array([[1]], pa.list_(nanos.type))})
-    ).nanoseconds == (
-        "a",
-        "s.element",
-    )
+    ).nanoseconds == ("a", "s.element")
 
 
 @pytest.mark.parametrize(

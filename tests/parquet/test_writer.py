@@ -19,14 +19,7 @@ from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from tests.parquet.tables import (
-    all_columns,
-    has_nan,
-    leaf_type,
-    leaf_values,
-    physical,
-    tables,
-)
+from tests.parquet.tables import all_columns, has_nan, leaf_type, leaf_values, physical, tables
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 

@@ -7,13 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.errors import UnsupportedFeatureError
-from deltactl.protocol.arrow_schemas import (
-    array_of,
-    arrow_type,
-    empty_table,
-    flags_of,
-    texts_of,
-)
+from deltactl.protocol.arrow_schemas import array_of, arrow_type, empty_table, flags_of, texts_of
 from deltactl.protocol.schema import PRIMITIVE_NAMES, PrimitiveType, is_supported
 
 

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deltactl.protocol.column_names import (
-    find_column,
-    format_column,
-    list_columns,
-    parse_column,
-)
+from deltactl.protocol.column_names import find_column, format_column, list_columns, parse_column
 from deltactl.protocol.schema import Field, PrimitiveType, StructType
 
 LONG = PrimitiveType("long")

@@ -11,12 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from deltactl.errors import (
-    ObjectExistsError,
-    ObjectNotFoundError,
-    SafetyError,
-    StorageError,
-)
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError, StorageError
 from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.store import Store
 
@@ -248,10 +243,7 @@ def puts_only_if_absent(store: Store) -> None:
     store.put("plain", b"")
     with pytest.raises(ObjectExistsError):
         store.put_if_absent("plain", b"x")
-    assert sorted(_walk(store)) == [
-        "_delta_log/0.json",
-        "plain",
-    ]
+    assert sorted(_walk(store)) == ["_delta_log/0.json", "plain"]
 
 
 def one_thread_wins(store: Store) -> None:

@@ -390,13 +390,7 @@ class FaultyStore(InterceptingStore):
             return _FaultyWriter(self, call.names[0], done)
         return done
 
-    def _do(
-        self,
-        method: str,
-        name: str,
-        effect: Callable[[], R],
-        tear: Callable[[], None],
-    ) -> R:
+    def _do(self, method: str, name: str, effect: Callable[[], R], tear: Callable[[], None]) -> R:
         fault = self._next_fault(method, name)
         if fault is None:
             return effect()

@@ -65,10 +65,7 @@ class State:
 
     def copy(self) -> State:
         return replace(
-            self,
-            files=dict(self.files),
-            tombstones=dict(self.tombstones),
-            txns=dict(self.txns),
+            self, files=dict(self.files), tombstones=dict(self.tombstones), txns=dict(self.txns)
         )
 
     @property

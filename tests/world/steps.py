@@ -198,11 +198,7 @@ def _is_lost(world: World, place: str, add: Action) -> bool:
 
 
 def _adopt(
-    world: World,
-    writer: Writer,
-    place: str,
-    rows: list[tuple[int, str | None]],
-    chance: Chance,
+    world: World, writer: Writer, place: str, rows: list[tuple[int, str | None]], chance: Chance
 ) -> str:
     """A writer takes a landed file into the table, as ``COPY INTO`` and others do."""
     found = [path for path in world.model.landed if path.startswith(f"{place}/")]

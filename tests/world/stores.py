@@ -54,13 +54,7 @@ class WorldStore(FaultyStore):
         forward = super().open_assembly
         return self._do("open_assembly", name, lambda: forward(name), lambda: None)
 
-    def _do(
-        self,
-        method: str,
-        name: str,
-        effect: Callable[[], R],
-        tear: Callable[[], None],
-    ) -> R:
+    def _do(self, method: str, name: str, effect: Callable[[], R], tear: Callable[[], None]) -> R:
         return self._world.call(self, method, name, effect, tear)
 
 

@@ -176,10 +176,7 @@ def test_hidden_files_of_killed_runs_go_a_day_later(
     make_old(tmp_path / "events", 60)
     log = tmp_path / "events" / "_delta_log"
     killed, fresh = (log / f".deltactl-{digit * 32}.tmp" for digit in "ab")
-    others = [
-        log / ".deltactl-mine.tmp",
-        log / f".deltactl-{'c' * 32}.tmp.bak",
-    ]
+    others = [log / ".deltactl-mine.tmp", log / f".deltactl-{'c' * 32}.tmp.bak"]
     for path in (killed, fresh, *others):
         path.write_bytes(b"half")
         if path != fresh:

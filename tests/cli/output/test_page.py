@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.cli.output.page import Page
-from deltactl.cli.output.sections import (
-    Column,
-    Fact,
-    Kind,
-    Listed,
-    Section,
-    Styled,
-    Table,
-    Tone,
-)
+from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Styled, Table, Tone
 from deltactl.cli.output.text import cell_width, safe_text
 
 
@@ -165,10 +156,7 @@ def test_what_can_be_spared_is_left_out_where_there_is_no_room() -> None:
     assert line(9) == "11111111  33333..."
 
 
-@given(
-    st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=5),
-    st.integers(1, 120),
-)
+@given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=5), st.integers(1, 120))
 def test_a_table_with_room_to_give_fits(rows: list[tuple[str, str, str]], width: int) -> None:
     columns = [Column("abc", Kind.TEXT), Column("de", Kind.TEXT), Column("f", Kind.TEXT)]
     for line in table(columns, *rows, width=width):

@@ -151,10 +151,7 @@ def test_explain_shows_every_code(cli: RunCli) -> None:
         (" log_gap ", "LOG_GAP"),
         ("over --max-bytes", "OVER_MAX_BYTES"),
         ("over max_bytes", "OVER_MAX_BYTES"),
-        (
-            "in bins larger than --max-bytes (raise it to 3 GiB)",
-            "IN_BINS_LARGER_THAN_MAX_BYTES",
-        ),
+        ("in bins larger than --max-bytes (raise it to 3 GiB)", "IN_BINS_LARGER_THAN_MAX_BYTES"),
         ("newer than the cutoff", "NEWER_THAN_THE_CUTOFF"),
     ],
 )

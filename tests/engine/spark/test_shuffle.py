@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param("delta_spark", marks=ON_SPARK),
-        pytest.param("cluster", marks=ON_CLUSTER),
-    ]
+    params=[pytest.param("delta_spark", marks=ON_SPARK), pytest.param("cluster", marks=ON_CLUSTER)]
 )
 def session(request: pytest.FixtureRequest) -> SparkSession:
     """Return a classic session, and one of Spark Connect."""

@@ -11,12 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import (
-    CommitOutcomeUnknownError,
-    NotATableError,
-    SafetyError,
-    StorageError,
-)
+from deltactl.errors import CommitOutcomeUnknownError, NotATableError, SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_times import choose_times
@@ -52,11 +47,7 @@ class Scene:
     """A table of three published versions, with a committer that stages the next ones."""
 
     def __init__(
-        self,
-        *,
-        keep: int = 10,
-        answer: Answer | None = None,
-        features: Sequence[str] = (),
+        self, *, keep: int = 10, answer: Answer | None = None, features: Sequence[str] = ()
     ) -> None:
         self.store = fresh_store()
         self.builder = TableBuilder(self.store, [Column("id")], features=features)
@@ -88,10 +79,7 @@ class Scene:
         self.store.put(name, b"x")
         self.store.set_modified(name, 0)
         options = VacuumOptions(
-            mode="full",
-            retain_ms=0,
-            force_retention=True,
-            max_orphan_fraction=1.0,
+            mode="full", retain_ms=0, force_retention=True, max_orphan_fraction=1.0
         )
         return vacuum_table(self.log(), options, self.context, orphans="all").versions
 

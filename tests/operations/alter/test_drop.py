@@ -94,11 +94,7 @@ BARRIERS = ["Empty Commit"] * 3
             {"delta.enableTypeWidening": "true"},
             ["UNSET TBLPROPERTIES", *BARRIERS, "DROP FEATURE"],
         ),
-        (
-            "rowTracking",
-            {},
-            ["SET TBLPROPERTIES", "ROW TRACKING UNBACKFILL", "DROP FEATURE"],
-        ),
+        ("rowTracking", {}, ["SET TBLPROPERTIES", "ROW TRACKING UNBACKFILL", "DROP FEATURE"]),
     ],
 )
 def test_the_commits_are_those_of_spark(

@@ -196,11 +196,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
         lambda builder: edit_commit(builder, 0, lambda a: None if "protocol" in a else a),
     ),
     ("LOG_UNREADABLE", "a schema", in_checkpoint(_edit_metadata(schemaString="{"))),
-    (
-        "SCHEMA_INVALID",
-        "no such column",
-        in_checkpoint(_edit_metadata(partitionColumns=["nope"])),
-    ),
+    ("SCHEMA_INVALID", "no such column", in_checkpoint(_edit_metadata(partitionColumns=["nope"]))),
     (
         "DEFAULT_UNCLEAR",
         "a later column with a default",
@@ -213,8 +209,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
         "SCHEMA_MISSING",
         "a schema that comes later",
         in_turn(
-            lambda builder: builder.change_metadata(),
-            editing(0, "metaData", schemaString=None),
+            lambda builder: builder.change_metadata(), editing(0, "metaData", schemaString=None)
         ),
     ),
     ("PROTOCOL_INVALID", "features too early", editing(0, "protocol", minReaderVersion=2)),

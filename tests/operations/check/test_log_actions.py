@@ -96,8 +96,7 @@ def test_a_metadata_action_without_a_member_that_readers_need(member: str, value
 
 
 @pytest.mark.parametrize(
-    ("member", "value"),
-    [("format", {"provider": "parquet", "options": []}), ("configuration", [])],
+    ("member", "value"), [("format", {"provider": "parquet", "options": []}), ("configuration", [])]
 )
 def test_a_metadata_action_with_a_list_for_an_object(member: str, value: Any) -> None:
     builder = table()

@@ -15,13 +15,7 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.run_context import RunContext
-from tests.operations.optimize.layout.test_run import (
-    COLUMNS,
-    actions_of,
-    build,
-    reopened,
-    run,
-)
+from tests.operations.optimize.layout.test_run import COLUMNS, actions_of, build, reopened, run
 from tests.support.stores import fresh_store, opened_as
 from tests.support.table_builder import Column, TableBuilder, commit_path
 from tests.support.table_samples import FEATURES, LAYOUTS, build_sample

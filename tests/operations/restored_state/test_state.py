@@ -97,10 +97,7 @@ def test_clustering_comes_back_and_other_domains_go() -> None:
 
 
 ICT = {"delta.enableInCommitTimestamps": "true"}
-ENABLED = (
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-)
+ENABLED = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
 
 
 def test_in_commit_timestamps_stay_on_with_the_properties_of_the_log() -> None:

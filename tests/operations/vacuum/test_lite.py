@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import SafetyError
-from deltactl.log.upkeep.last_vacuum_info import (
-    read_last_vacuum_info,
-    write_last_vacuum_info,
-)
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene

@@ -21,10 +21,7 @@ from hypothesis import strategies as st
 
 from deltactl.parquet.splice import float_bounds
 from deltactl.table import Table
-from tests.parquet.splice.files import (
-    make_delta_table,
-    optimize,
-)
+from tests.parquet.splice.files import make_delta_table, optimize
 
 _NAN: Final = math.nan
 _INF: Final = math.inf
@@ -37,8 +34,7 @@ _LEAVES: Final = (("x",), ("f",), ("s", "y"))
 
 def _rows(values: Sequence[Value]) -> pa.Table:
     return pa.table(
-        {"x": values, "f": values, "s": [None if v is None else {"y": v} for v in values]},
-        _SCHEMA,
+        {"x": values, "f": values, "s": [None if v is None else {"y": v} for v in values]}, _SCHEMA
     )
 
 

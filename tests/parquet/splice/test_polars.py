@@ -12,13 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.table import Table
-from tests.parquet.splice.files import (
-    SCHEMA,
-    find_output,
-    make_delta_table,
-    make_table,
-    optimize,
-)
+from tests.parquet.splice.files import SCHEMA, find_output, make_delta_table, make_table, optimize
 from tests.support.object_servers import ensure_python
 
 # Polars has no maps.

@@ -148,13 +148,7 @@ def never_sleep(_: float) -> None:
     pass
 
 
-LANDED = [
-    Cut(after=True),
-    Answer(503, after=True),
-    Late(1.5),
-    SendTwice(),
-    HalfBody(),
-]
+LANDED = [Cut(after=True), Answer(503, after=True), Late(1.5), SendTwice(), HalfBody()]
 NOT_LANDED = [Cut(after=False), Answer(503, after=False)]
 
 
@@ -233,9 +227,7 @@ LAST_REQUESTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*LANDED[:2], NOT_LANDED[0]], ids=name_of)
 @pytest.mark.parametrize(
-    "server",
-    [pytest.param(kind, marks=IN_GROUPS[kind]) for kind in LAST_REQUESTS],
-    indirect=True,
+    "server", [pytest.param(kind, marks=IN_GROUPS[kind]) for kind in LAST_REQUESTS], indirect=True
 )
 def test_a_large_commit_of_ours_is_recognized(
     fault: Fault, server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -26,11 +26,7 @@ from tests.storage.conftest import S3_BUCKET, create_log_table
 from tests.support.concurrent_writers import Promises, Writers, ensure_linear
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.fault_proxy import fault_proxy
-from tests.support.object_servers import (
-    delta_rs_options,
-    ensure_delta_rs_with_dynamodb,
-    s3_options,
-)
+from tests.support.object_servers import delta_rs_options, ensure_delta_rs_with_dynamodb, s3_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
 
 pytestmark = [pytest.mark.xdist_group("s3"), *UNCLOSED_SESSIONS]

@@ -18,11 +18,7 @@ from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import (
-    ALL_SERVICES,
-    UNCLOSED_SESSIONS,
-    choose_servers,
-)
+from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)

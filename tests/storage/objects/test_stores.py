@@ -12,10 +12,7 @@ from tests.storage import conformance
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS
 
-pytestmark = [
-    *UNCLOSED_SESSIONS,
-    pytest.mark.parametrize("server", ALL_SERVICES, indirect=True),
-]
+pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)]
 
 # What a server lacks that the store which it stands for has.
 NOT_OF_THE_SERVER = {

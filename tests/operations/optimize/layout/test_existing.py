@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from deltactl.operations.optimize.layout.tags import (
-    CLUSTER_TAG,
-    COLUMNS_TAG,
-    LAYOUT_TAG,
-)
+from deltactl.operations.optimize.layout.tags import CLUSTER_TAG, COLUMNS_TAG, LAYOUT_TAG
 from deltactl.operations.row_proofs import PATH_TAG
-from tests.operations.optimize.layout.test_run import (
-    actions_of,
-    build,
-    reopened,
-    rows_of,
-    run,
-)
+from tests.operations.optimize.layout.test_run import actions_of, build, reopened, rows_of, run
 from tests.operations.optimize.test_races import RacingStore
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, multiset

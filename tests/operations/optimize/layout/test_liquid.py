@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import UsageError
-from tests.operations.optimize.layout.test_run import (
-    COLUMNS,
-    actions_of,
-    reopened,
-    rows_of,
-    run,
-)
+from tests.operations.optimize.layout.test_run import COLUMNS, actions_of, reopened, rows_of, run
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, struct_of
 

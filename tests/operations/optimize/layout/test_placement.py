@@ -22,11 +22,7 @@ from deltactl.operations.optimize.layout.placement import (
     learn_placement,
 )
 from deltactl.operations.optimize.layout.plan import count_outputs, divide_clusters
-from deltactl.operations.optimize.layout.ranks import (
-    MAX_RANK,
-    ColumnRanges,
-    ColumnRanks,
-)
+from deltactl.operations.optimize.layout.ranks import MAX_RANK, ColumnRanges, ColumnRanks
 from deltactl.operations.optimize.layout.sample import choose_probes
 
 LAYOUTS: Any = ["tile", "hilbert", "zorder", "linear"]
