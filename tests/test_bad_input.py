@@ -73,9 +73,7 @@ Cli = Callable[..., Ran]
 
 
 def build(root: Path, *columns: Column, files: int = 3, **options: Any) -> TableBuilder:
-    builder = TableBuilder(
-        LocalStore(str(root)), [Column("id"), Column("v", "string"), *columns], **options
-    )
+    builder = TableBuilder(root, [Column("id"), Column("v", "string"), *columns], **options)
     rows = [[{"id": 10 * i + j, "v": f"{j}"} for j in range(4)] for i in range(files)]
     builder.append(*rows)
     return builder
@@ -304,9 +302,7 @@ def test_a_broken_data_file_is_named_and_nothing_lost(
     ],
 )  # fmt: skip
 def test_absurd_statistics_change_nothing(place: Path, deltactl: Cli, stats: str) -> None:
-    builder = TableBuilder(
-        LocalStore(str(place / "t")), [Column("id")], features=["deletionVectors"]
-    )
+    builder = TableBuilder(place / "t", [Column("id")], features=["deletionVectors"])
     adds = [builder.write_file([{"id": i}, {"id": -i}]) for i in range(3)]
     for add in adds:
         add["add"]["stats"] = stats
@@ -367,7 +363,7 @@ def test_an_absurd_deletion_vector_is_an_error(
 
 @pytest.mark.parametrize("size", [-1, 0, 2**62])
 def test_absurd_sizes_change_nothing(place: Path, deltactl: Cli, size: int) -> None:
-    builder = TableBuilder(LocalStore(str(place / "t")), [Column("id")])
+    builder = TableBuilder(place / "t", [Column("id")])
     adds = [builder.write_file([{"id": i}]) for i in range(3)]
     for add in adds:
         add["add"]["size"] = size
@@ -466,9 +462,7 @@ def test_odd_names_of_tables(place: Path, deltactl: Cli, name: str) -> None:
 def test_odd_partition_values(place: Path, deltactl: Cli, value: str) -> None:
     """Folders are Hive-escaped: whatever the value, outputs lie inside the root."""
     root = place / "t"
-    builder = TableBuilder(
-        LocalStore(str(root)), [Column("id"), Column("p", "string")], partition_by=["p"]
-    )
+    builder = TableBuilder(root, [Column("id"), Column("p", "string")], partition_by=["p"])
     adds = [builder.write_file([{"id": i, "p": "plain"}]) for i in range(3)]
     for add in adds:
         add["add"]["partitionValues"]["p"] = value
@@ -504,7 +498,7 @@ def test_paths_out_of_the_root_are_refused(place: Path, deltactl: Cli, path: str
 def test_an_absolute_path_is_read_and_never_written(place: Path, deltactl: Cli) -> None:
     """As in a shallow clone: files lie elsewhere, new ones come here, the others stay."""
     source = build(place / "source")
-    clone = TableBuilder(LocalStore(str(place / "t")), source.columns)
+    clone = TableBuilder(place / "t", source.columns)
     adds = []
     for path in source.data:
         absolute = f"file://{place}/source/{path}"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from deltactl.cli.app import run
-from deltactl.storage.local.store import LocalStore
 from tests.conftest import REPOSITORY
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset
@@ -28,9 +27,7 @@ def test_the_daily_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """At every step the manifests name files that are there, and give the table's rows."""
     monkeypatch.chdir(tmp_path)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "events")),
-        [Column("id"), Column("day", "string")],
-        partition_by=["day"],
+        tmp_path / "events", [Column("id"), Column("day", "string")], partition_by=["day"]
     )
     builder.append(*([{"id": n, "day": "ab"[n % 2]}] for n in range(8)))
     recipe = daily_recipe()

@@ -20,7 +20,6 @@ import pytest
 
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.local.store import LocalStore
 from tests.support.run import run_on
 from tests.support.table_builder import Column, TableBuilder
 
@@ -31,7 +30,7 @@ FORCE = "--force-retention"  # the clock is trusted, although the last commit is
 
 def make_table(root: Path) -> TableBuilder:
     """A live file, and an old one that a vacuum removes."""
-    builder = TableBuilder(LocalStore(str(root)), [Column("id")])
+    builder = TableBuilder(root, [Column("id")])
     adds = [builder.write_file([{"id": i}]) for i in range(2)]
     builder.commit(*adds)
     gone = adds[0]["add"]["path"]

@@ -37,7 +37,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Three small files in partition a, two in b."""
     monkeypatch.chdir(tmp_path)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "t")), [Column("id"), Column("p", "string")], partition_by=["p"]
+        tmp_path / "t", [Column("id"), Column("p", "string")], partition_by=["p"]
     )
     for number, part in enumerate("aaabb"):
         builder.append([{"id": number, "p": part}])

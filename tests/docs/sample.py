@@ -42,7 +42,7 @@ class _Timeline:
         self.paths: list[str] = []
         self._seen: set[Path] = set()
         self.builder = TableBuilder(
-            LocalStore(str(folder)), _COLUMNS, partition_by=["day"], created_ms=_ago_ms(_OLDEST)
+            folder, _COLUMNS, partition_by=["day"], created_ms=_ago_ms(_OLDEST)
         )
         self._date(_OLDEST)
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from deltactl.storage.local.store import LocalStore
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import find_blocks, read_page
 from tests.docs.checks import check_cron_job, parse
@@ -65,7 +64,7 @@ def test_what_is_copied_is_there_and_is_all_that_is_sent() -> None:
 
 def test_it_works_where_only_the_table_can_be_written(tmp_path: Path) -> None:
     """No home and no directory for temporary files, as with a read-only root file system."""
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t", [Column("id")])
     builder.append(*([{"id": n}] for n in range(3)))
     environ = {
         **{key: value for key, value in os.environ.items() if not key.startswith("XDG_")},

@@ -16,7 +16,6 @@ import pytest
 
 from deltactl.errors import ConflictError, DeltactlError, SafetyError, StorageError
 from deltactl.operations.optimize.report import BinFailure
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.docs.blocks import find_blocks, read_page
 from tests.support.table_builder import Column, TableBuilder
@@ -74,7 +73,7 @@ MODULES: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t", [Column("id")])
     builder.append(*([{"id": n}] for n in range(3)))
     return str(tmp_path / "t")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.faults.delta_rs import PARTITIONS, rows_of
 from tests.support.symlink_reader import read_manifests
@@ -59,7 +58,7 @@ def _files() -> list[list[dict[str, Any]]]:
 def build_table(root: Path) -> None:
     """One commit a file; and files long removed, some by the log and some unknown to it."""
     builder = TableBuilder(
-        LocalStore(str(root)),
+        root,
         _COLUMNS,
         partition_by=["p"],
         properties={"delta.logRetentionDuration": "interval 1 days"},

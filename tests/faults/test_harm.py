@@ -21,7 +21,6 @@ import pytest
 
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.listing import list_log
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.faults.test_machine import Cli, deltactl
 from tests.support.stores import MemoryStore
@@ -40,7 +39,7 @@ _SECONDS = 10
 
 
 def build(root: Path, **options: Any) -> TableBuilder:
-    builder = TableBuilder(LocalStore(str(root)), [Column("id"), Column("v", "string")], **options)
+    builder = TableBuilder(root, [Column("id"), Column("v", "string")], **options)
     builder.append(*[[{"id": 10 * i + j, "v": "x"} for j in range(4)] for i in range(3)])
     return builder
 

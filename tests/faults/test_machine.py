@@ -166,7 +166,7 @@ def test_a_file_system_that_is_mounted_read_only(
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("many") / "t"
-    builder = TableBuilder(LocalStore(str(root)), [Column("id"), Column("v", "string")])
+    builder = TableBuilder(root, [Column("id"), Column("v", "string")])
     builder.append(*[[{"id": i, "v": "v"}] for i in range(150)])
     return root
 

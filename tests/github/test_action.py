@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from deltactl.storage.local.store import LocalStore
 from tests.conftest import REPOSITORY
 from tests.support.table_builder import Column, TableBuilder
 
@@ -81,7 +80,7 @@ def run_step(folder: Path, run: str, *, more: dict[str, str] | None = None, **in
 
 
 def make_table(folder: Path) -> Path:
-    builder = TableBuilder(LocalStore(str(folder)), [Column("id")])
+    builder = TableBuilder(folder, [Column("id")])
     builder.append(*([{"id": n}] for n in range(3)))
     return folder
 

@@ -16,7 +16,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl import NotATableError, SafetyError, Table, UsageError
 from deltactl.errors import ignore_warning
-from deltactl.storage.local.store import LocalStore
 from tests.interop.suites import ensure_test_exists, register
 from tests.support.table_builder import Column, TableBuilder, commit_path, struct_of
 
@@ -134,10 +133,7 @@ def _(root: Path) -> None:
 def _(root: Path) -> None:
     vectors = {"delta.enableDeletionVectors": "true"}
     builder = TableBuilder(
-        LocalStore(str(root / "source")),
-        [Column("id")],
-        features=["deletionVectors"],
-        properties=vectors,
+        root / "source", [Column("id")], features=["deletionVectors"], properties=vectors
     )
     files = builder.append(*([{"id": 30 * n + k} for k in range(30)] for n in range(3)))
     builder.delete_rows(files[0], [24])
@@ -174,7 +170,7 @@ for _key, _feature in (
 
 
 def refuse(key: str, value: str, root: Path) -> None:
-    builder = TableBuilder(LocalStore(str(root / "source")), [Column("id")], mapping="name")
+    builder = TableBuilder(root / "source", [Column("id")], mapping="name")
     builder.append([{"id": 1}])
     with pytest.raises(UsageError, match="cannot set the property") as caught:
         clone(root / "source", root / "clone", properties={key: value})
@@ -197,9 +193,7 @@ def _(root: Path) -> None:
     nested = struct_of(Column("a", "integer"), Column("b", "integer"))
     properties = {"delta.dataSkippingStatsColumns": "c1,c2.a,c2.b"}
     columns = [Column("c0"), Column("c1"), Column("c2", nested)]
-    builder = TableBuilder(
-        LocalStore(str(root / "source")), columns, mapping="name", properties=properties
-    )
+    builder = TableBuilder(root / "source", columns, mapping="name", properties=properties)
     builder.append([{"c0": 1, "c1": 2, "c2": {"a": 3, "b": 4}}])
     clone(root / "source", root / "clone")
     source, copy = (Table(root / name).snapshot() for name in ("source", "clone"))

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.table_builder import Column, TableBuilder
@@ -24,7 +23,7 @@ REASON: Final = "lacks a column with EXISTS_DEFAULT"
 
 def _write(root: Path, default: str, lacking: int = 2, key: str = "EXISTS_DEFAULT") -> TableBuilder:
     """Files with one row each; the first ones are older than the column x with a default."""
-    builder = TableBuilder(LocalStore(str(root)), [Column("id")], features=["allowColumnDefaults"])
+    builder = TableBuilder(root, [Column("id")], features=["allowColumnDefaults"])
     builder.append(*([{"id": number}] for number in range(lacking)))
     builder.change_metadata(columns=[Column("id"), Column("x", "integer", True, {key: default})])
     builder.append(*([{"id": number, "x": number}] for number in range(10, 14)))

@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl import NotATableError, Table
-from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.interop.suites import ensure_test_exists, register
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -93,7 +92,7 @@ def _(path: Path) -> None:
 
 def with_vectors(path: Path) -> TableBuilder:
     """Versions 1: rows 1 to 10; 2: vectors are on; 3: without 8 to 10; 4: without 6 and 7."""
-    builder = TableBuilder(LocalStore(str(path)), [Column("id")])
+    builder = TableBuilder(path, [Column("id")])
     (file,) = builder.append([{"id": n} for n in range(1, 11)])
     builder.change_metadata(
         protocol=builder.protocol_action(["deletionVectors"]),

@@ -14,7 +14,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl import NotATableError, SafetyError, Table, UsageError
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import rows_with_delta_rs
 from tests.interop.suites import ensure_test_exists, register
 from tests.operations.vacuum.test_local import Disk, age
@@ -217,7 +216,7 @@ def _(_: Path) -> None:
 def _(path: Path) -> None:
     properties = {"delta.enableDeletionVectors": "true"}
     builder = TableBuilder(
-        LocalStore(str(path)), [Column("id")], features=["deletionVectors"], properties=properties
+        path, [Column("id")], features=["deletionVectors"], properties=properties
     )
     files = builder.append(*([{"id": 10 * n + k} for k in range(10)] for n in range(5)))
     for name in files[:4]:

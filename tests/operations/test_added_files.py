@@ -69,7 +69,7 @@ class _Late(ForwardingStore):
 
 def build(table: Path, rows: int = 3) -> TableBuilder:
     properties = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
-    builder = TableBuilder(LocalStore(str(table)), [Column("id")], properties=properties)
+    builder = TableBuilder(table, [Column("id")], properties=properties)
     builder.append(*([{"id": n}] for n in range(rows)))
     return builder
 
@@ -121,10 +121,7 @@ def test_a_bin_whose_input_is_written_again_is_not_committed(tmp_path: Path, whe
 
 def test_new_names_of_columns_are_committed_with_all_files_or_none(tmp_path: Path) -> None:
     builder = TableBuilder(
-        LocalStore(str(tmp_path)),
-        [Column("id"), Column("p", "string")],
-        partition_by=["p"],
-        mapping="name",
+        tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"], mapping="name"
     )
     builder.append([{"id": 0, "p": "a"}], [{"id": 1, "p": "b"}])
     name = min(builder.data)

@@ -61,7 +61,7 @@ def test_the_same_path_on_two_machines_is_two_clones(store: MemoryStore) -> None
 def test_the_note_of_the_clone_that_is_there_is_not_forgotten_with_another(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    clone = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    clone = TableBuilder(tmp_path, [Column("id")])
     metadata = clone.state.metadata
     assert metadata is not None
     here, other = (CloneNote(clone.store.uri, 1, 0, it) for it in (metadata["id"], "other"))

@@ -21,7 +21,6 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.features import Operation
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.table_builder import Column, TableBuilder, struct_of
@@ -48,7 +47,7 @@ class Written:
 def write_table(root: Path, written: Written) -> None:
     """The partition column, if there is one, is the second column: WEST in odd files, EAST else."""
     builder = TableBuilder(
-        LocalStore(str(root)),
+        root,
         written.columns,
         partition_by=written.partition_columns,
         properties=written.configuration,

@@ -70,7 +70,7 @@ class Machine:
         now_ms = int(time.time() * 1000)
         self.clock = FixedClock(now_ms + AHEAD)
         options = {f"delta.{name}": value for name, value in properties.items()}
-        self.builder = TableBuilder(LocalStore(str(self.root)), [Column("id")], properties=options)
+        self.builder = TableBuilder(self.root, [Column("id")], properties=options)
         self.builder._now_ms = now_ms
         self.said: list[str] = []
 

@@ -15,7 +15,6 @@ from deltactl import convert
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.parquet.calendar import has_ambiguous_datetimes, is_in_legacy_calendar, legacy_columns
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder
 
@@ -103,7 +102,7 @@ def test_files_with_them_are_not_rewritten(
 ) -> None:
     nested = {"type": "struct", "fields": [Column("d", "date").to_json()]}
     columns = [Column("d", "date"), Column("s", nested), Column("ts", "timestamp")]
-    builder = TableBuilder(LocalStore(str(tmp_path)), columns)
+    builder = TableBuilder(tmp_path, columns)
     files = {f"{n}.parquet": write([dt.date(2024, 3, n)], {}) for n in range(1, 5)}
     files["old.parquet"] = write([dt.date(2024, 2, 2), day], facts)
     for name, data in files.items():
@@ -134,7 +133,7 @@ def test_what_is_written_says_which_calendar_it_is_in(
     tmp_path: Path, kind: Any, marked: bool
 ) -> None:
     """Else Spark 3 refuses to read days of long ago."""
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id"), Column("x", kind)])
+    builder = TableBuilder(tmp_path, [Column("id"), Column("x", kind)])
     builder.append(*([{"id": n, "x": None}] for n in range(5)))
     table = Table(str(tmp_path))
     assert table.optimize(OptimizeOptions()).files_added == 1

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, commit_path
 
 TARGET: Final = 256 * 1024
@@ -77,7 +76,7 @@ def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
 def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
     has_parts = kind in ("append", "deletes")
     builder = TableBuilder(
-        LocalStore(str(root)),
+        root,
         _COLUMNS,
         partition_by=["part"] if has_parts else [],
         features=["deletionVectors"] if kind == "deletes" else [],

@@ -14,12 +14,14 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.table_checkpoints import CHECKPOINT_SCHEMA, checkpoint_parquet
 from tests.support.table_values import (
@@ -55,11 +57,11 @@ LOG = "_delta_log"
 
 
 class TableBuilder:
-    """Writes a table version by version into a store."""
+    """Writes a table version by version into a store, or a folder."""
 
     def __init__(
         self,
-        store: Store,
+        store: Store | Path,
         columns: Sequence[Column],
         *,
         partition_by: Sequence[str] = (),
@@ -69,7 +71,7 @@ class TableBuilder:
         domains: Mapping[str, str] | None = None,
         created_ms: int = START_MS,
     ) -> None:
-        self.store = store
+        self.store = LocalStore(str(store)) if isinstance(store, Path) else store
         self.commits: list[list[Action]] = []
         self.data: dict[str, list[Row]] = {}  # rows by physical name
         self.deleted: dict[str, frozenset[int]] = {}

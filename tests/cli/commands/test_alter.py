@@ -21,7 +21,7 @@ from tests.support.table_builder import Column, TableBuilder
 @pytest.fixture(autouse=True)
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     monkeypatch.chdir(tmp_path)
-    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder = TableBuilder(tmp_path / "events", [Column("id")])
     builder.append([{"id": 1}])
     return builder
 
@@ -111,7 +111,7 @@ def test_an_error_after_a_commit_names_what_was_committed(
 
 def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
     columns, features = [Column("id")], ["vacuumProtocolCheck"]
-    TableBuilder(LocalStore(str(tmp_path / "new")), columns, features=features)
+    TableBuilder(tmp_path / "new", columns, features=features)
     words = ("alter", "new", "--drop-feature", "vacuumProtocolCheck")
     ran = cli(*words, "--dry-run")
     shown = " ".join(ran.out.split())

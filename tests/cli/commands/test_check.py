@@ -23,7 +23,7 @@ MISSING = "f\x1b[31m00002.parquet"
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Two files, one with a name that would act on a terminal; the shell stands beside them."""
     monkeypatch.chdir(tmp_path)
-    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder = TableBuilder(tmp_path / "events", [Column("id")])
     rows = [{"id": 1}, {"id": 2}]
     builder.commit(builder.write_file(rows, stats=true_stats(rows, ["id"])))
     builder.commit(builder.write_file(rows, name=MISSING))

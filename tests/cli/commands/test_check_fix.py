@@ -163,7 +163,7 @@ def test_missing_vectors(cli: RunCli, lost: TableBuilder) -> None:
 
 def test_statistics(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder = TableBuilder(tmp_path / "events", [Column("id")])
     builder.append([{"id": 1}], [{"id": 2}])
     (gone,) = builder.append([{"id": 3}], stats=None)
     (tmp_path / "events" / gone).unlink()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import START_MS, Column, TableBuilder
@@ -23,7 +22,7 @@ CLASSIC = f"{2:020d}.checkpoint.parquet"
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Version 2 with three files of one row; the shell stands beside it."""
     monkeypatch.chdir(tmp_path)
-    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    builder = TableBuilder(tmp_path / "events", [Column("id")])
     for add in [[{"id": 1}], [{"id": 2}]], [[{"id": 3}]]:
         builder.commit(*(builder.write_file(rows) for rows in add))
     return builder

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -18,7 +17,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Version 1: two partitions; 2: a file more."""
     monkeypatch.chdir(tmp_path)
     columns = [Column("p", "string"), Column("id")]
-    builder = TableBuilder(LocalStore(str(tmp_path / "events")), columns, partition_by=["p"])
+    builder = TableBuilder(tmp_path / "events", columns, partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     builder.append([{"p": "b", "id": 3}])
     return builder

@@ -15,7 +15,6 @@ from deltactl.cli.options.declared import declared_options
 from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli, Shown
 from tests.cli.test_help import SHOWN, doc_of
 from tests.support.table_builder import Column, TableBuilder
@@ -37,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_table(path: Path, properties: dict[str, str]) -> None:
     path.mkdir(parents=True)
-    TableBuilder(open_store(str(path)), [Column("id")], properties=properties)
+    TableBuilder(path, [Column("id")], properties=properties)
 
 
 def write(path: Path, text: str) -> Path:

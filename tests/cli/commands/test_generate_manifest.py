@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset
@@ -22,7 +21,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Two partitions; the shell stands beside the table."""
     monkeypatch.chdir(tmp_path)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "events")),
+        tmp_path / "events",
         [Column("id"), Column("day", "string")],
         partition_by=["day"],
         features=["deletionVectors"],
@@ -85,7 +84,7 @@ def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
 def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
-    TableBuilder(LocalStore(str(tmp_path / "plain")), [Column("n")]).append([{"n": 1}])
+    TableBuilder(tmp_path / "plain", [Column("n")]).append([{"n": 1}])
     args = ("--ddl", "hive", "--output-root", "elsewhere")
     assert cli("generate-manifest", "events", "plain", *args).code == 2
     each = [cli("generate-manifest", name, "--ddl", "hive").out for name in ("events", "plain")]

@@ -36,7 +36,7 @@ DAYS = ("2024-01-01", "2024-01-02")
 def built(tmp_path: Path) -> TableBuilder:
     """Versions 1 and 2 append to two days, 3 deletes a row, 4 drops a file, 5 adds a column."""
     table = TableBuilder(
-        open_store(str(tmp_path)),
+        tmp_path,
         [Column("id"), Column("day", "string")],
         partition_by=("day",),
         features=["deletionVectors"],
@@ -132,9 +132,7 @@ def test_blame_shows_commits_that_cannot_be_read_and_says_what_is_gone(
 def test_blame_finds_values_however_they_are_spelt(
     cli: RunCli, tmp_path: Path, escapes: bool
 ) -> None:
-    table = TableBuilder(
-        open_store(str(tmp_path)), [Column("id"), Column("p", "string")], partition_by=("p",)
-    )
+    table = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=("p",))
     values = ["a/b", "é", "", None, 'q"']
     for value in values:
         table.append([{"id": 1, "p": value}])
@@ -192,9 +190,7 @@ def test_blame_names_the_predicate_on_its_page(
 def test_blame_says_that_no_partition_ever_had_a_value(  # noqa: PLR0917
     cli: RunCli, tmp_path: Path, kind: str, values: list[str], asked: str, nearest: str
 ) -> None:
-    table = TableBuilder(
-        open_store(str(tmp_path)), [Column("id"), Column("p", kind)], partition_by=("p",)
-    )
+    table = TableBuilder(tmp_path, [Column("id"), Column("p", kind)], partition_by=("p",))
     for value in values:
         table.append([{"id": 1, "p": value}])
     ran = cli("describe-history", str(tmp_path), "--blame", asked, "-o", "json")

@@ -15,14 +15,13 @@ import pytest
 from deltactl.cli.signals import Cancellation
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.run import Maintenance
-from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.html_page import parse_page
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
 def build(root: Path, files: int = 12) -> TableBuilder:
-    builder = TableBuilder(LocalStore(str(root)), [Column("id"), Column("part", "string")])
+    builder = TableBuilder(root, [Column("id"), Column("part", "string")])
     for number in range(files):
         builder.append([{"id": number, "part": "a"}])
     return builder

@@ -26,7 +26,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Three partitions of five, three and one files, of fixed sizes; the shell stands beside it."""
     monkeypatch.chdir(tmp_path)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "events")),
+        tmp_path / "events",
         [Column("id"), Column("v", "string"), Column("day", "date"), Column("p", "string")],
         partition_by=["day", "p"],
         features=["deletionVectors"],

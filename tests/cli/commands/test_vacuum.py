@@ -37,9 +37,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     """Two live files and two removed ones, an orphan, an empty folder; the shell beside it."""
     monkeypatch.chdir(tmp_path)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "events")),
-        [Column("id"), Column("p", "string")],
-        partition_by=["p"],
+        tmp_path / "events", [Column("id"), Column("p", "string")], partition_by=["p"]
     )
     adds = [builder.write_file([{"id": i, "p": p}]) for i, p in enumerate("aabb")]
     builder.commit(*adds)
@@ -175,7 +173,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
 def test_the_plan_names_the_clones_whose_files_stay(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
-    clone = TableBuilder(LocalStore(str(tmp_path / "clone")), [Column("id")])
+    clone = TableBuilder(tmp_path / "clone", [Column("id")])
     write_note(table.store, CloneNote(clone.store.uri, 1, OLD_MS))
     shown = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run").out
     assert f"shallow clone {clone.store.uri}: its files are kept" in " ".join(shown.split())

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
-from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.fakes import go_round
 from tests.cli.options.test_time_limit import run_fake
@@ -25,7 +24,7 @@ from tests.support.table_builder import Column, TableBuilder
 
 
 def make_table(folder: Path, files: int = 3) -> TableBuilder:
-    builder = TableBuilder(LocalStore(str(folder)), [Column("id")])
+    builder = TableBuilder(folder, [Column("id")])
     for number in range(files):
         builder.append([{"id": number}])
     return builder

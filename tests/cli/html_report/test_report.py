@@ -44,9 +44,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
 
 
 def make_table(folder: Path) -> TableBuilder:
-    builder = TableBuilder(
-        LocalStore(str(folder)), [Column("id"), Column("p", "string")], partition_by=["p"]
-    )
+    builder = TableBuilder(folder, [Column("id"), Column("p", "string")], partition_by=["p"])
     adds = [builder.write_file([{"id": n, "p": p}]) for p in HOSTILE for n in range(2)]
     gone = builder.write_file([{"id": 9, "p": HOSTILE[0]}])
     builder.commit(*adds, gone)

@@ -14,7 +14,6 @@ from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.commit_options import COMMIT_INFO_KEYS
 from deltactl.errors import UsageError
-from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 
@@ -36,9 +35,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").mkdir()
     pq.write_table(pa.table({"id": [1]}), "plain/a.parquet")
-    builder = TableBuilder(
-        LocalStore(str(tmp_path / "events")), [Column("id")], features=["deletionVectors"]
-    )
+    builder = TableBuilder(tmp_path / "events", [Column("id")], features=["deletionVectors"])
     paths = builder.append(*([{"id": 10 * i}, {"id": 10 * i + 1}] for i in range(7)))
     builder.delete_rows(paths[0], [0])
     return builder

@@ -14,7 +14,6 @@ from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.reference.install import Shell
 from deltactl.errors import UsageError
 from deltactl.keywords import build_options
-from deltactl.storage.local.store import LocalStore
 from dev.completions import render_completion
 from dev.keyword_types import render_class
 from dev.manual import render_manual
@@ -76,7 +75,7 @@ def test_config_shows_it(
 def test_config_shows_the_property_of_the_table(
     settings: Callable[..., dict[str, Shown]], tmp_path: Path
 ) -> None:
-    TableBuilder(LocalStore(str(tmp_path)), [Column("id")], properties={"spare.share": "0.7"})
+    TableBuilder(tmp_path, [Column("id")], properties={"spare.share": "0.7"})
     shown = settings(str(tmp_path), specs=SPECS)["spare-share"]
     assert shown == ("0.7", "table property", "spare.share")
 

@@ -17,7 +17,6 @@ from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
 from deltactl.operations.optimize.tasks import rewrite_files
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.cli.test_app import FAKE_MAIN
@@ -89,9 +88,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
     cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is up while the first of three bins is at work."""
-    builder = TableBuilder(
-        LocalStore(str(tmp_path)), [Column("id"), Column("p", "string")], partition_by=["p"]
-    )
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
     for number, part in enumerate("aabbcc"):
         builder.append([{"id": number, "p": part}])
     given: list[Cancellation] = []

@@ -14,7 +14,6 @@ import pytest
 
 from deltactl.engine.spark import session
 from deltactl.errors import EngineUnavailableError
-from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 
 
@@ -56,7 +55,7 @@ def test_the_first_signal_ends_the_run(
     silent: socket.socket, tmp_path: Path, number: signal.Signals, tables: list[str]
 ) -> None:
     for name in ("t", "u"):
-        builder = TableBuilder(LocalStore(str(tmp_path / name)), [Column("id")])
+        builder = TableBuilder(tmp_path / name, [Column("id")])
         for row in range(3):
             builder.append([{"id": row}])
     words = ["optimize", *tables, "--spark-remote", address_of(silent)]

@@ -20,7 +20,6 @@ from deltactl.errors import DataFileError, InterruptedRunError
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.optimize.layout import distribute
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.table_builder import Column, TableBuilder
@@ -135,7 +134,7 @@ def test_a_table_is_clustered_by_the_shuffle(
     """A concurrent delete of an input loses its cluster only, which is placed in the next round."""
     monkeypatch.setattr(distribute, "SHUFFLED_FROM_BYTES", 1)
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "t")),
+        tmp_path / "t",
         [Column("id"), Column("v", "string"), Column("p")],
         partition_by=["p"],
         features=["deletionVectors"],

@@ -201,7 +201,7 @@ def test_many_lost_files(
 def test_a_directory_without_files(tmp_path: Path) -> None:
     """Its storage may not be mounted; behind a link it is no directory of the table at all."""
     columns = [Column("p", "string"), Column("id")]
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), columns, partition_by=["p"])
+    builder = TableBuilder(tmp_path / "t", columns, partition_by=["p"])
     builder.append(*([{"p": str(n), "id": n}] for n in range(40)))
     folder, elsewhere = tmp_path / "t" / "p=7", tmp_path / "disk"
     elsewhere.mkdir()

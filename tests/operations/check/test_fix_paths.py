@@ -175,10 +175,9 @@ def test_a_no_leaves_the_table_alone(table: TextTable) -> None:
 
 
 def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
-    from deltactl.storage.open import open_store
     from tests.support.table_builder import Column, TableBuilder
 
-    builder = TableBuilder(open_store(str(tmp_path)), [Column("id")], features=("deletionVectors",))
+    builder = TableBuilder(tmp_path, [Column("id")], features=("deletionVectors",))
     (path,) = builder.append([{"id": 1}, {"id": 2}])
     builder.delete_rows(path, [0])
     add = builder.find(path)

@@ -27,7 +27,6 @@ from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
@@ -230,7 +229,7 @@ def test_a_first_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
 
 
 def test_a_file_of_a_table_is_no_record_of_progress(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t", [Column("id")])
     (name,) = builder.append([{"id": 1}])
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "t" / name)

@@ -22,7 +22,6 @@ from deltactl.log.checkpoint.schema import spark_schema
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
-from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (
     DAY_MS,
@@ -464,7 +463,7 @@ def test_a_second_run_does_nothing() -> None:
 
 
 def test_no_version_gets_one_file_beside_parts(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     builder.append([{"id": 1}], [{"id": 2}])
     builder.checkpoint(kind="multipart")
     assert checkpoint(builder.store, kind="classic").is_empty

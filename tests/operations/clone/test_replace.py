@@ -22,10 +22,7 @@ def scene(tmp_path: Path) -> tuple[TableBuilder, LocalStore]:
     """A source with the rows 1 to 3 and a shallow clone of it, which another writer changed."""
     columns = [Column("p", "string"), Column("id")]
     source = TableBuilder(
-        LocalStore(str(tmp_path / "source")),
-        columns,
-        partition_by=["p"],
-        features=["deletionVectors"],
+        tmp_path / "source", columns, partition_by=["p"], features=["deletionVectors"]
     )
     source.append([{"p": "a", "id": 1}, {"p": "a", "id": 2}], [{"p": "b", "id": 3}])
     target = LocalStore(str(tmp_path / "clone"))

@@ -417,7 +417,7 @@ def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
         with pytest.raises(SafetyError, match=text):
             clone(source, LocalStore(str(place)), deep=deep)
     assert names(LocalStore(str(tmp_path))) == before
-    TableBuilder(LocalStore(str(tmp_path / "other")), [Column("id")])
+    TableBuilder(tmp_path / "other", [Column("id")])
     for place, text in (
         (tmp_path / "other", "already contains a table"),
         (tmp_path / "other" / "inside", "is inside the Delta table"),

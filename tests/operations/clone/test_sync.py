@@ -352,7 +352,7 @@ def test_a_copy_that_is_gone_is_copied_again(full: bool) -> None:
 
 def test_a_path_that_the_source_added_again_is_not_removed(tmp_path: Path) -> None:
     """As a writer does that overwrites files of fixed names."""
-    builder = TableBuilder(LocalStore(str(tmp_path / "source")), [Column("id")])
+    builder = TableBuilder(tmp_path / "source", [Column("id")])
     (path,) = builder.append([{"id": 1}])
     source, target = builder.store, LocalStore(str(tmp_path / "target"))
     sync(source, target)

@@ -52,9 +52,7 @@ def build(
     **options: Any,
 ) -> TableBuilder:
     """A table with a file in each partition for each commit."""
-    builder = TableBuilder(
-        LocalStore(str(root)), COLUMNS, partition_by=["part"], properties=properties, **options
-    )
+    builder = TableBuilder(root, COLUMNS, partition_by=["part"], properties=properties, **options)
     for number in range(commits):
         builder.append(*([{"id": number, "part": part}] for part in parts))
     return builder
@@ -171,7 +169,7 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
 
 def test_a_partition_is_chosen_by_any_spelling_of_its_name(tmp_path: Path) -> None:
     values = ["a/b", "a%b", "ä =", None, ""]
-    builder = TableBuilder(LocalStore(str(tmp_path)), COLUMNS, partition_by=["part"])
+    builder = TableBuilder(tmp_path, COLUMNS, partition_by=["part"])
     for number in range(3):
         builder.append(*([{"id": number, "part": value}] for value in values))
     table = only(run(tmp_path))
@@ -320,7 +318,7 @@ def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
 
 def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:
     statistics = json.dumps({"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}})
-    builder = TableBuilder(LocalStore(str(tmp_path)), COLUMNS[:1])
+    builder = TableBuilder(tmp_path, COLUMNS[:1])
     for number in range(12):
         builder.append([{"id": number}], stats=statistics)
     only(run(tmp_path))

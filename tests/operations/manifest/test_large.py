@@ -131,7 +131,7 @@ def test_the_order_of_lines_does_not_matter_but_each_line_does(tmp_path: Path, t
 
 
 def test_null_and_its_placeholder_share_a_manifest(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), COLUMNS, partition_by=["p"])
+    builder = TableBuilder(tmp_path / "t", COLUMNS, partition_by=["p"])
     builder.commit(add_of("x", p=None), add_of("y", p="__HIVE_DEFAULT_PARTITION__"))
     report = generate(builder.store)
     ((_, data),) = contents(builder.store).items()

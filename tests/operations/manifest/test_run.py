@@ -75,7 +75,7 @@ def generate(store: Store, options: ManifestOptions | None = None, **more: Any) 
 
 
 def local(tmp_path: Path, **options: Any) -> TableBuilder:
-    return TableBuilder(LocalStore(str(tmp_path / "t x")), COLUMNS, partition_by=["p"], **options)
+    return TableBuilder(tmp_path / "t x", COLUMNS, partition_by=["p"], **options)
 
 
 def row(number: int, p: str | None = "a") -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_a_line_break_in_a_path_cannot_be_named() -> None:
 
 def test_unpartitioned_tables_have_one_manifest_be_it_empty(tmp_path: Path) -> None:
     """An emptied table gets an empty manifest: the old one would give back the deleted rows."""
-    builder = TableBuilder(LocalStore(str(tmp_path / "t x")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t x", [Column("id")])
     paths = builder.append([{"id": 1}], [{"id": 2}])
     generate(builder.store)
     assert_reads_alike(tmp_path, builder)
@@ -662,7 +662,7 @@ def test_names_that_athena_may_reject_are_in_a_comment(name: str, shown: str) ->
 
 @pytest.mark.parametrize("engine", ["athena", "redshift"])
 def test_an_engine_that_reads_only_s3_gets_no_other_address(engine: Any, tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t", [Column("id")])
     builder.append([{"id": 1}])
     with pytest.raises(UnsupportedFeatureError, match="reads tables on S3 only"):
         generate(builder.store, ManifestOptions(ddl=engine))

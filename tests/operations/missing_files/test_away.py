@@ -21,7 +21,7 @@ from tests.support.table_builder import Column, TableBuilder, commit_path
 def clone(tmp_path: Path) -> LocalStore:
     """Version 1 of a shallow clone of two files, below two directories of partitions."""
     columns = [Column("p", "string"), Column("id")]
-    source = TableBuilder(LocalStore(str(tmp_path / "source")), columns, partition_by=["p"])
+    source = TableBuilder(tmp_path / "source", columns, partition_by=["p"])
     source.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
     target = LocalStore(str(tmp_path / "clone"))
     context = RunContext(warn=lambda _: None, sleep=lambda _: None)

@@ -12,7 +12,6 @@ from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import SafetyError
 from deltactl.operations import missing_files
-from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_SPARK
 from tests.support.table_builder import Column, TableBuilder
 
@@ -26,7 +25,7 @@ def test_the_same_files_are_missed_on_every_engine(
     delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing_files, "_FILES_A_TASK", 2)
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], features=["deletionVectors"])
+    builder = TableBuilder(tmp_path, [Column("id")], features=["deletionVectors"])
     gone, short, marked, *whole = builder.append(*([{"id": n}, {"id": n + 50}] for n in range(9)))
     builder.delete_rows(marked, [1])
     builder.remove(gone, short, marked, *whole)

@@ -8,7 +8,6 @@ import pytest
 
 from deltactl.errors import SafetyError
 from deltactl.operations import missing_files
-from deltactl.storage.local.store import LocalStore
 from tests.support.restores import damaged, ids, latest, restore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import Column, TableBuilder
@@ -81,7 +80,7 @@ def test_many_files_are_looked_for_on_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing_files, "_FILES_A_TASK", 1)
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     paths = builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
     builder.remove(*paths)
     (tmp_path / paths[1]).unlink()
@@ -98,7 +97,7 @@ def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
     monkeypatch.setattr(missing_files, "_FEWEST_TO_LIST", 1)
     columns = [Column("p", "string"), Column("id")]
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "t")), columns, partition_by=["p"], features=["deletionVectors"]
+        tmp_path / "t", columns, partition_by=["p"], features=["deletionVectors"]
     )
     one, two, _, gone = builder.append(*([{"p": p, "id": n}] for n, p in enumerate("abcd")))
     builder.delete_rows(two, [0])

@@ -24,7 +24,6 @@ from deltactl.parquet.format import (
     Statistics,
 )
 from deltactl.parquet.thrift import Kind, ThriftStruct
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.parquet.splice.files import (
     change_footer,
@@ -558,7 +557,7 @@ def test_a_bin_leaves_its_core_at_once_if_an_object_store_may_copy_all_its_files
 def test_a_bin_on_a_local_disk_leaves_its_core_when_it_is_written(
     tmp_path: Path, leaves: list[bool]
 ) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id"), Column("text", "string")])
+    builder = TableBuilder(tmp_path, [Column("id"), Column("text", "string")])
     _append(builder, _rows(0), _rows(100), _rows(200))
     Table(str(tmp_path)).optimize(OptimizeOptions(rewrite="copy"))
     assert leaves == [True]

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder, multiset
 
@@ -31,7 +30,7 @@ EACH_BIN = ("--commit-every", "1KiB")
 
 def build(root: Path) -> TableBuilder:
     builder = TableBuilder(
-        LocalStore(str(root)),
+        root,
         [Column("id"), Column("v", "string"), Column("p", "integer")],
         partition_by=["p"],
         features=["deletionVectors"],

@@ -16,7 +16,6 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.projection import FileFields, Matcher
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.schema import Field, PrimitiveType
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder
 
@@ -36,7 +35,7 @@ class MappedTable:
         names = {name: self.physical(name) for name in ROWS}
         self.stored = {names[n]: n.upper() if upper else names[n] for n in ROWS}
         self.builder = TableBuilder(
-            LocalStore(str(root)),
+            root,
             self._columns(["k", "v", "w"]),
             features=[] if mode == "none" else ["columnMapping"],
             properties=self._properties(3),

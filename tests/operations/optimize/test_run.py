@@ -510,7 +510,7 @@ def test_files_of_a_z_order_commit_are_left() -> None:
 
 
 def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     z_order = {"operationParameters": {"zOrderBy": '["id"]'}}
     early = [builder.write_file([{"id": 5}], modified_ms=1_690_000_000_000) for _ in range(2)]
     builder.commit(*early, operation="OPTIMIZE", **z_order)
@@ -533,7 +533,7 @@ def test_a_plan_reads_each_commit_once(tmp_path: Path) -> None:
 
 
 def test_a_log_cleanup_hides_no_earlier_z_order_commit(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     z_order = {"operationParameters": {"zOrderBy": '["id"]'}}
     for number in (5, 6):
         adds = [
@@ -715,7 +715,7 @@ def test_features_that_forbid_it(feature: str) -> None:
 
 def test_a_file_under_two_absolute_texts_is_left_out(tmp_path: Path) -> None:
     """Kernel readers and Spark disagree whether such a file is live: its owner decides."""
-    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder = TableBuilder(tmp_path / "t", [Column("id")])
     (path,) = builder.append([{"id": 1}])
     add = builder.find(path)
     builder.commit({"add": {**add, "path": f"file:{tmp_path}/t/x.parquet"}})
@@ -767,7 +767,7 @@ def test_a_table_without_stored_columns_is_refused() -> None:
 @pytest.mark.parametrize("features", ["plain", "deletion-vectors", "mapped-by-name"])
 def test_other_readers_read_the_result(tmp_path: Path, features: str, reader: str) -> None:
     builder = TableBuilder(
-        LocalStore(str(tmp_path / "t")),
+        tmp_path / "t",
         COLUMNS,
         partition_by=["p"],
         features=["deletionVectors"] if features == "deletion-vectors" else [],

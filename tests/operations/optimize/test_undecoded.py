@@ -23,7 +23,6 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.parquet.format import FileMetaData, SchemaElement
 from deltactl.parquet.thrift import Kind, ThriftStruct
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.parquet.splice.files import change_footer, read_footer
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of
@@ -64,7 +63,7 @@ def _builder(root: Path, kept: Kept, files: int = 4, **options: Any) -> TableBui
     """Files of three rows in row groups of two; then the type of the column is the kept one."""
     columns = [Column("id"), Column("x", kept.stored)]
     options["features"] = [*options.get("features", ()), *([kept.feature] if kept.feature else ())]
-    builder = TableBuilder(LocalStore(str(root)), columns, **options)
+    builder = TableBuilder(root, columns, **options)
     for number in range(files):
         _append(builder, root, number, kept)
     _set_type(builder, kept)
@@ -217,9 +216,7 @@ def test_files_that_lack_the_column_or_have_another_name_for_it(tmp_path: Path) 
 
 
 def test_partition_values_are_grouped_by_their_text(tmp_path: Path) -> None:
-    builder = TableBuilder(
-        LocalStore(str(tmp_path)), [Column("id"), Column("p", "string")], partition_by=["p"]
-    )
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
     texts = ["INTERVAL '1-2' YEAR TO MONTH", "1-2", None]
     for number in range(6):
         builder.append([{"id": number, "p": texts[number % 3]}])
@@ -275,7 +272,7 @@ def test_commands_that_read_no_rows_do_not_need_the_type(
 def test_strings_with_a_collation_are_decoded(tmp_path: Path) -> None:
     collation = {"__COLLATIONS": {"x": "spark.UTF8_LCASE"}}
     columns = [Column("id"), Column("x", "string", True, collation)]
-    builder = TableBuilder(LocalStore(str(tmp_path)), columns, features=["collations"])
+    builder = TableBuilder(tmp_path, columns, features=["collations"])
     builder.append([{"id": 0, "x": "b"}], [{"id": 1, "x": "C"}])
     schema = _table(builder).snapshot().metadata.schema_string
     _optimize(builder)
@@ -294,7 +291,7 @@ _NO_NAMES: Final = b"\1\0\0"
 def _write_variants(root: Path, *, may_shred: bool, wrong: bool = False) -> TableBuilder:
     """Two files with numbers that are shredded, and one text that is not."""
     builder = TableBuilder(
-        LocalStore(str(root)),
+        root,
         [Column("v", "variant")],
         features=["variantType", "variantShredding", "deletionVectors"],
         properties={"delta.enableVariantShredding": str(may_shred).lower()},

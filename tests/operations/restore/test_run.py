@@ -21,7 +21,6 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import find_open_vacuums
-from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -252,7 +251,7 @@ def test_it_is_asked_before_the_commit() -> None:
 def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     from deltactl import VacuumOptions
 
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     (path,) = builder.append([{"id": 1}])
     builder.append([{"id": 2}])
     builder.remove(path)
@@ -479,9 +478,7 @@ def local(tmp_path: Path) -> Iterator[TableBuilder]:
     """Partitions with special characters, a vector, a checkpoint and a changed schema."""
     columns = [Column("p", "string"), Column("id")]
     features = ["deletionVectors"]
-    builder = TableBuilder(
-        LocalStore(str(tmp_path)), columns, partition_by=["p"], features=features
-    )
+    builder = TableBuilder(tmp_path, columns, partition_by=["p"], features=features)
     path, _ = builder.append([{"p": "a b", "id": 1}, {"p": "a b", "id": 2}], [{"p": None, "id": 3}])
     builder.delete_rows(path, [0])
     builder.checkpoint()
@@ -503,7 +500,7 @@ def test_other_readers_read_what_is_restored(local: TableBuilder, tmp_path: Path
 
 def test_manifests_follow(tmp_path: Path) -> None:
     on = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     (first,) = builder.append([{"id": 1}])
     builder.change_metadata(properties=on)
     (second,) = builder.append([{"id": 2}])
@@ -519,7 +516,7 @@ def test_manifests_follow(tmp_path: Path) -> None:
 def test_an_invalid_commit_is_an_error(tmp_path: Path) -> None:
     from deltactl.errors import CorruptLogError
 
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     builder.append([{"id": 1}])
     builder.append([{"id": 2}])
     (tmp_path / commit_path(1)).write_bytes(encode_lines([{"metaData": {}}])[:-3])

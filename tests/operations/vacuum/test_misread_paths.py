@@ -62,7 +62,7 @@ def write_files(root: Path, names: list[str]) -> None:
 
 def write_table(root: Path, path: str, names: list[str]) -> None:
     """One add with this path."""
-    builder = TableBuilder(LocalStore(str(root)), [Column("x", "string")])
+    builder = TableBuilder(root, [Column("x", "string")])
     write_files(root, names)
     builder.commit(builder.adopt(names[0], path=path))
 
@@ -101,7 +101,7 @@ def test_vacuum_keeps_each_file_that_a_reader_takes_for_that_of_a_clone(
     write_files(root, names)
     facts = {"partitionValues": {}, "size": (root / path).stat().st_size, "modificationTime": 0}
     add = {"path": f"{root}/{path}", **facts, "dataChange": True}
-    TableBuilder(LocalStore(str(clone)), [Column("x", "string")]).commit({"add": add})
+    TableBuilder(clone, [Column("x", "string")]).commit({"add": add})
     before = read_all(clone)
     assert {"0", "1"} <= set(before)
     vacuum(root, also_keep_for=(str(clone),))

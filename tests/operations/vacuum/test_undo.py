@@ -27,7 +27,6 @@ from deltactl.operations.vacuum.journal import (
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.errors import NO_VERSION
-from deltactl.storage.local.store import LocalStore
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import FaultyStore
@@ -113,7 +112,7 @@ def at(now_ms: int, told: list[str] | None = None) -> RunContext:
 
 
 def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path) -> None:
-    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder = TableBuilder(tmp_path, [Column("id")])
     (path,) = builder.append([{"id": 1}])
     record = RunRecord(
         "20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 7,
