@@ -59,6 +59,12 @@ class Tail:
     operations: Set[object] = frozenset()
 
     @property
+    def changes_table(self) -> bool:
+        """Return whether a commit changed the metadata or the protocol."""
+        news = self.non_file_actions
+        return news.metadata is not None or news.protocol is not None
+
+    @property
     def adds(self) -> pa.Table:
         """Return the adds of the tail, all in memory."""
         return self.add_rows.table

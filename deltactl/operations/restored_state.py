@@ -90,13 +90,12 @@ class RestoreCommit:
 
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
         """See ``Draft.rebase``."""
-        news = concurrent.non_file_actions
         reason = None
         if concurrent.add_rows.num_rows or concurrent.remove_rows.num_rows:
             reason = "another writer added or removed files"
-        elif news.metadata is not None or news.protocol is not None:
+        elif concurrent.changes_table:
             reason = "another writer changed the table's schema, properties or protocol"
-        elif news.domains:
+        elif concurrent.non_file_actions.domains:
             reason = "another writer changed the table's domain metadata"
         if reason is not None:
             raise ConflictError(

@@ -24,8 +24,7 @@ from deltactl.protocol.properties import PROTECTED_BEFORE
 
 def ensure_same_table(concurrent: Tail) -> None:
     """Raise ``ConflictError`` if another writer changed the metadata or the protocol."""
-    news = concurrent.non_file_actions
-    if news.metadata is not None or news.protocol is not None:
+    if concurrent.changes_table:
         raise _conflict("changed the table's schema, properties or protocol")
 
 

@@ -87,7 +87,8 @@ COUNTS: Final = {
 """The extent of a search; ``old_versions``, with deleted objects, are absent if none can exist."""
 
 UNSEEN: Final = (
-    "copies elsewhere: exports, deep clones, tables that were computed from this one",
+    "copies elsewhere: exports, deep clones (search these as further tables), tables that were "
+    "computed from this one",
     "shallow clones that are not recorded in the table",
     "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
     "that is mounted elsewhere",

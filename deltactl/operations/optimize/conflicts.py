@@ -67,9 +67,7 @@ def iceberg_rules(state: CommitBase | Snapshot) -> int | None:
 
 def ensure_same_files(concurrent: Tail) -> None:
     """Raise ``ConflictError`` if another writer changed files, metadata or protocol."""
-    news = concurrent.non_file_actions
-    has_files = concurrent.adds.num_rows or concurrent.removes.num_rows
-    if has_files or news.metadata is not None or news.protocol is not None:
+    if concurrent.changes_table or concurrent.adds.num_rows or concurrent.removes.num_rows:
         raise ConflictError(
             "another writer changed the table during the run",
             hint="Rerun, when no other writer is active. This run changed nothing in the table.",

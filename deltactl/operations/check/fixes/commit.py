@@ -88,8 +88,7 @@ class FileCommit:
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
         """See ``Draft.rebase``."""
         reason = None
-        latest = concurrent.non_file_actions
-        if latest.metadata is not None or latest.protocol is not None:
+        if concurrent.changes_table:
             reason = "another writer changed the table's schema, properties or protocol"
         elif self._is_touched(concurrent):
             reason = "another writer added or removed the same files, or removed rows"

@@ -257,8 +257,7 @@ class StatsCommit:
 
     def rebase(self, base: CommitBase, concurrent: Tail) -> None:
         """See ``Draft.rebase``."""
-        news = concurrent.non_file_actions
-        if news.metadata is not None or news.protocol is not None:
+        if concurrent.changes_table:
             raise ConflictError(
                 "nothing was committed: another writer changed the table's schema, properties or "
                 "protocol",
