@@ -109,14 +109,27 @@ def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
 
 
 def find_loss_refusal(
-    uri: str, lost: LostFiles, count: int, total: int, expected: int | None
+    uri: str,
+    lost: LostFiles,
+    count: int,
+    total: int,
+    expected: int | None,
+    *,
+    version: int | None = None,
 ) -> SafetyError | None:
     """Return why so many files must not be given up, if they must not.
 
     These are ``count`` of ``total`` files; ``lost`` are those that do not exist. ``expected`` is
-    the number that the user gave.
+    the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
     where = shlex.quote(uri)
+    if count and lost.num_gone == total and version is not None:
+        return SafetyError(
+            f"none of the {format_count(total, 'file')} to restore from version {version} exists",
+            hint="Copy the files back, or restore another version: "
+            f"`deltactl describe-history {where} --restorable` shows which versions have all "
+            "their files.",
+        )
     if count and lost.num_gone == total:
         return SafetyError(
             f"none of the {format_count(total, 'file')} of {uri} exists: nothing shows that this "

@@ -94,7 +94,8 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if plan.is_empty:
-        said = f": version {plan.version} is the same as version {plan.target_version}"
+        what = "" if plan.predicate is None else f" where {plan.predicate}"
+        said = f": version {plan.version} is the same as version {plan.target_version}{what}"
         yield Section((Tone.GOOD("Nothing to restore"), said))
         return
     if report.version_after is None:

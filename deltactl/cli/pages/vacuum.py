@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.output.sections import (
@@ -36,7 +37,9 @@ def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:
     else:
         yield _describe_result(report, table)
         yield from _describe_deviations(report)
-        yield from _describe_plan(plan, is_done=True)
+        is_partial = report.interrupted or report.failures
+        gone = "may have expired" if is_partial else "expired"
+        yield from _describe_plan(replace(plan, horizon=report.horizon), gone)
 
 
 def describe_plan(plan: VacuumPlan) -> Iterator[Section]:
@@ -45,7 +48,7 @@ def describe_plan(plan: VacuumPlan) -> Iterator[Section]:
         yield Section((Tone.GOOD("Nothing to remove"), f" in version {plan.version}"))
     else:
         yield _describe_totals(plan)
-    yield from _describe_plan(plan, is_done=False)
+    yield from _describe_plan(plan)
 
 
 def _describe_totals(plan: VacuumPlan) -> Section:
@@ -65,8 +68,12 @@ def _describe_totals(plan: VacuumPlan) -> Section:
 def _describe_result(report: VacuumReport, table: str) -> Section:
     plan, until_ms = report.plan, report.quarantined_until_ms
     verb = "deleted" if until_ms is None else "moved to quarantine"
-    undo = "possible only in a bucket of S3 or GCS with versioning: --quarantine was not used"
-    if until_ms is not None:
+    undo: str | None = (
+        "possible only in a bucket of S3 or GCS with versioning: --quarantine was not used"
+    )
+    if not report.files_removed:
+        undo = until_ms = None
+    elif until_ms is not None:
         undo = typed_command(["vacuum", table, "--undo", str(report.run_id)])
     folders, left, gone = report.folders_removed, plan.left_over, report.vanished
     versions = ", ".join(map(str, report.versions))
@@ -101,10 +108,11 @@ def list_files(title: str, files: Iterable[object], tone: Tone = Tone.CAUTION) -
     return list_rows(f"{title} ({len(rows):,})", tone, columns, rows)
 
 
-def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
+def _describe_plan(plan: VacuumPlan, gone: str | None = None) -> Iterator[Section]:
+    """Return the plan; ``gone`` is what became of the versions that it ends, once it is done."""
     if plan.files.num_rows:
         yield _sum_up("Files by reason", "reason", plan.by_reason())
-        yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=is_done)
+        yield _sum_up("Directories", "folder", plan.by_folder(), is_aside=gone is not None)
     retention = plan.retention
     kept_for = format_duration(retention.retain_ms)
     mode = f"{plan.mode}: {format_count(plan.listed_files or 0, 'file')} under the root"
@@ -121,7 +129,7 @@ def _describe_plan(plan: VacuumPlan, *, is_done: bool) -> Iterator[Section]:
         ]
     )
     if plan.horizon is not None:
-        yield _describe_horizon(plan.horizon, is_done)
+        yield _describe_horizon(plan.horizon, gone)
 
 
 def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Section:
@@ -136,9 +144,9 @@ def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Secti
     return Section(Tone.STRONG(title), table=table, is_aside=is_aside)
 
 
-def _describe_horizon(horizon: Horizon, is_done: bool) -> Section:
+def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
+    is_done, gone = gone is not None, gone or "would expire"
     label = "readable before" if is_done else "readable now"
-    gone = "expired" if is_done else "would expire"
     whole = (horizon.first_version, horizon.last_version)
     layers = [
         (Tone.FAINT, "in the log", [whole]),

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from deltactl.codes import SEVERITIES, Code, load_findings
 from deltactl.errors import ignore_warning
+from deltactl.operations.missing_files import Missing, find_away_refusal
 from deltactl.operations.vacuum.journal import find_past_vacuums
+from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
 Row: TypeAlias = tuple[str, int | None, str | None, str]
@@ -58,6 +60,12 @@ def _as_utf8(value: str | int | None) -> str | int | None:
     return value
 
 
+_AWAY: Final = (
+    "no table is at this address: it was moved, or its storage is not mounted. Make the address "
+    "lead to the table again, for example by a symbolic link"
+)
+
+
 @dataclass(slots=True)
 class Findings:
     """Collect findings and notes; a note says which part could not be checked, and why."""
@@ -93,7 +101,9 @@ class Findings:
         codes = list(load_findings().values())
         names = pa.array([code.name for code in codes])
         positions = pc.index_in(found["code"], value_set=names)
-        repairs = _undo_repairs(found, _repairs(codes, found["file"], positions, store.uri), store)
+        repairs = _replace_repairs(
+            found, _repairs(codes, found["file"], positions, store.uri), store
+        )
         for name in lost:
             text = f"cannot be repaired: restore {name}, or the commits before it, from a backup"
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
@@ -131,10 +141,14 @@ def _repairs(
     return pc.binary_join_element_wise(before, middle, after, "")
 
 
-def _undo_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
-    """Replace the repairs of missing files that the undo of a vacuum restores."""
+def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
+    """Replace the repairs of missing files that are of a moved table, or that an undo restores."""
     is_missing = pc.equal(found["code"], "FILE_MISSING")
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
+    outside = [name for name in missing if is_absolute_name(name)]
+    if outside and find_away_refusal(store, [Missing(name, "") for name in outside]):
+        mask = pc.is_in(found["file"], value_set=pa.array(outside))
+        repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
     for past in find_past_vacuums(store, missing, ignore_warning) if missing else ():
         mask = pc.and_(is_missing, pc.is_in(found["file"], value_set=past.restorable))
         command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"

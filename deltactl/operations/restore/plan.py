@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -126,6 +127,8 @@ def plan_restore(
     )
     wanted = _Wanted(target, predicate)
     missing = find_missing(current.store, wanted, context, added["path"])
+    if predicate is not None and not wanted.num_files:
+        _warn_of_no_match(current, target, predicate, context)
     mask = needs_missing(added, missing)
     lost, added = added.filter(mask), added.filter(pc.invert(mask))
     if missing and options.ignore_missing:
@@ -229,6 +232,20 @@ def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
     if predicate is None:
         return files
     return files.filter(predicate.evaluate(files["partition_values"]))
+
+
+def _warn_of_no_match(
+    current: Snapshot, target: Snapshot, predicate: PartitionPredicate, context: RunContext
+) -> None:
+    """Warn of a predicate that matches no file of the latest version either: perhaps a typo."""
+    values = current.file_batches(["partition_values"])
+    if not any(_select(batch, predicate).num_rows for batch in values):
+        command = f"describe-history {shlex.quote(current.store.uri)} --blame"
+        context.warn(
+            f"no file of version {current.version} or {target.version} is in a partition with "
+            f"{predicate.sql}; `deltactl {command} {shlex.quote(predicate.sql)}` shows the nearest "
+            "values"
+        )
 
 
 def _ensure_fits(current: Snapshot, target: Snapshot) -> None:

@@ -140,7 +140,12 @@ def _find_refusal(
         uri = versions.log.uri
         lost = find_lost(versions.target, plan.missing, context.storage_options)
         refusal = find_live_loss_refusal(uri, lost, plan.removed) or find_loss_refusal(
-            uri, lost, plan.lost.num_rows, plan.wanted_files, options.expect_files
+            uri,
+            lost,
+            plan.lost.num_rows,
+            plan.wanted_files,
+            options.expect_files,
+            version=plan.target_version,
         )
     return refusal
 
@@ -162,7 +167,11 @@ def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
         ways.append(f"restore version {whole}, the nearest version that has all its files")
-    ways.append(f"rerun with {option('ignore_missing', True)} to restore the version without them")
+    if plan.lost.num_rows < plan.wanted_files:
+        rerun = f"rerun with {option('ignore_missing', True)}"
+        ways.append(f"{rerun} to restore the version without them")
+    elif not ways:
+        ways.append("copy them back from a backup")
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 
 

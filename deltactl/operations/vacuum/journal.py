@@ -166,7 +166,7 @@ class UndoReport(ShortRepr):
 
 
 def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
-    """Restore the files that a run removed; ``last`` is the newest run.
+    """Restore the files that a run removed; ``last`` is the newest run that removed any.
 
     Files come from the quarantine, or from object versions kept by the store. An existing file is
     never replaced. The log is not changed.
@@ -176,10 +176,11 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         StorageError: the store cannot be listed.
     """
     if run_id == "last":
-        runs = list_runs(store)
+        runs = [run for run in list_runs(store) if run.files_removed != 0]
         if not runs:
             raise DeltactlError(
-                f"no vacuum of {store.uri} left a journal: nothing can be restored",
+                f"no vacuum of {store.uri} removed files and left a journal: nothing can be "
+                "restored",
                 hint="Copy missing files from a backup, or restore a version that does not need "
                 "them: `deltactl describe-history TABLE --restorable` shows which versions have "
                 "all their files. Only vacuums of deltactl can be undone.",
@@ -263,6 +264,8 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
     wanted, found = pa.array(missing, pa.string()), []
     try:
         for record in reversed(list_runs(store)):
+            if record.files_removed == 0:
+                continue  # what it planned, another run removed before
             _, files = read_run(store, record.run_id)
             names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
             if not len(names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltactl.operations.short_repr import ShortRepr
@@ -61,6 +61,14 @@ class VacuumReport(ShortRepr):
         """Return the last version committed; the version of the plan if none was."""
         return self.versions[-1] if self.versions else self.plan.version
 
+    @property
+    def horizon(self) -> Horizon | None:
+        """Return the versions that can be read; none ends if the run removed no file."""
+        horizon, has_run = self.plan.horizon, self.run_id is not None
+        if horizon is None or not has_run or self.files_removed or self.vanished:
+            return horizon
+        return replace(horizon, ends=(), cost_bytes=0, costs=())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
         plan = self.plan
@@ -80,7 +88,7 @@ class VacuumReport(ShortRepr):
             "missing": plan.missing.slice(0, _SHOWN_MISSING).to_pylist(),
             "foreign_tables": list(plan.foreign),
             "clones": [clone.to_dict() for clone in plan.clones],
-            "horizon": None if plan.horizon is None else _horizon(plan.horizon),
+            "horizon": None if self.horizon is None else _horizon(self.horizon),
             "run_id": self.run_id,
             "versions": list(self.versions),
             "files_removed": self.files_removed,

@@ -385,6 +385,26 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     assert lines[where + 1] == "  p=a/lost.parquet"
 
 
+@pytest.mark.parametrize(("removed", "said"), [(0, []), (1, ["may have expired"])])
+def test_versions_that_an_interrupted_run_ended(
+    table: TableBuilder, removed: int, said: list[str]
+) -> None:
+    planned = run_on(table.store, vacuum_table, VacuumOptions(), warn=pytest.fail, dry_run=True)
+    stopped = replace(
+        planned, dry_run=False, run_id="x", interrupted=True, files_removed=removed,
+        quarantined_until_ms=1,
+    )  # fmt: skip
+    assert planned.plan.horizon is not None
+    assert planned.plan.horizon.ends
+    assert bool(stopped.to_dict()["horizon"]["ends"]) == bool(removed)
+    page = Page()
+    page.show(describe_vacuum(stopped, "events"))
+    lines = [line.strip() for line in page.plain_lines()]
+    found = [it for it in ("expired", "may have expired") if any(x.startswith(it) for x in lines)]
+    assert found == said
+    assert any(line.startswith("undo") for line in lines) == bool(removed)
+
+
 def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     folder = tmp_path / "events" / "x\x1b[2J\u202e"
     folder.mkdir()

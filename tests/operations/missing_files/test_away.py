@@ -9,10 +9,12 @@ import pytest
 
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.check.options import Depth
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
+from tests.support.damage import check
 from tests.support.restores import bodies, ids, latest, restore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -42,6 +44,9 @@ def test_a_source_that_was_moved(clone: LocalStore, tmp_path: Path, ignore_missi
     assert "the old address leads to the other table" in (found.value.hint or "")
     assert "ignore_missing" not in (found.value.hint or "")
     assert latest(clone) == 1
+    findings = check(clone, depth=Depth.EXISTS).findings
+    assert findings["code"].to_pylist() == ["FILE_MISSING"] * 2
+    assert all("lead to the table again" in text for text in findings["repair"].to_pylist())
     (tmp_path / "source").rmdir()
     (tmp_path / "source").symlink_to(tmp_path / "moved")
     restore(clone, 0, ignore_missing=ignore_missing)

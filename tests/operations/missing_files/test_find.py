@@ -64,7 +64,7 @@ def test_a_version_of_which_nothing_exists_is_not_restored() -> None:
     """Perhaps the storage is not mounted, and the latest version has lost its files too."""
     builder, _ = damaged("file")
     builder.store.delete_many(list(builder.data))
-    with pytest.raises(SafetyError, match="none of the 2 files of"):
+    with pytest.raises(SafetyError, match="none of the 2 files to restore from version 1"):
         restore(builder.store, 1, ignore_missing=True)
 
 

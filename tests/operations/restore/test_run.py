@@ -385,7 +385,9 @@ def test_a_partition_that_did_not_exist_is_emptied() -> None:
     builder = partitioned()
     restore(builder.store, 1, where="p = 'c'")
     assert ids(builder.store) == [2, 3, 4]
-    assert restore(builder.store, 1, where="p = 'c'").version_after is None
+    warnings: list[str] = []
+    assert restore(builder.store, 1, warnings, where="p = 'c'").version_after is None
+    assert "no file of version 4 or 1 is in a partition with p = 'c'" in warnings[0]
 
 
 def test_schema_and_properties_stay() -> None:

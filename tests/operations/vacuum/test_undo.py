@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    find_past_vacuums,
     list_runs,
     quarantine_name,
     undo_vacuum,
@@ -61,6 +63,21 @@ def test_the_journal_is_written_before_the_first_delete() -> None:
     assert (record["status"], record["files"], record["files_removed"]) == ("completed", 3, 3)
     assert record["quarantined_until_ms"] is None
     assert str(report.run_id).startswith("2026")
+
+
+def test_a_run_that_found_its_files_removed_is_not_the_last() -> None:
+    """Two vacuums at once plan the same files, and one of them moves all."""
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    folder, other = f"_deltactl/vacuum/{report.run_id}", "29991231T000000Z-00000000"
+    (record,) = list_runs(scene.store)
+    scene.store.put(
+        f"_deltactl/vacuum/{other}/plan.parquet", scene.store.read(f"{folder}/plan.parquet")
+    )
+    write_record(scene.store, replace(record, run_id=other, files_removed=0))
+    (past,) = find_past_vacuums(scene.store, sorted(gone), pytest.fail)
+    assert (past.run_id, past.num_files) == (report.run_id, len(gone))
+    assert set(undo_vacuum(scene.store, "last").restored) == gone
 
 
 def test_quarantined_files_come_back_as_they_were() -> None:
