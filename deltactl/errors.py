@@ -404,12 +404,12 @@ class InternalError(DeltactlError):
 
 
 # First failures that need a person, then those that a rerun finishes.
-_FROM_WORST: Final = (130, 143, 1, 8, 7, 6, 9, 2, 5, 4)
+FROM_WORST: Final = (130, 143, 1, 8, 7, 6, 9, 2, 5, 4)
 
 
 def find_worst_error(errors: Iterable[DeltactlError]) -> DeltactlError:
     """Return the error that matters most, by its exit status; the first of several alike."""
-    rank = {code: number for number, code in enumerate(_FROM_WORST)}
+    rank = {code: number for number, code in enumerate(FROM_WORST)}
     return min(errors, key=lambda error: rank.get(error.exit_code, -1))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
+from deltactl.errors import FROM_WORST
+
 
 class ExitCode(IntEnum):
     """Exit statuses of the process. Errors have their own (see ``deltactl.errors``)."""
@@ -44,23 +46,6 @@ MEANINGS: Final = {
 IN_SHORT: Final = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 work needed; more in --help-all"
 
 
-# First failures that need a person, then those that a rerun finishes, then what is no failure.
-_FROM_WORST: Final = (
-    ExitCode.INTERRUPTED,
-    ExitCode.TERMINATED,
-    ExitCode.FAILURE,
-    ExitCode.STORAGE,
-    ExitCode.UNSUPPORTED_FEATURE,
-    ExitCode.REFUSED,
-    ExitCode.ENGINE_UNAVAILABLE,
-    ExitCode.USAGE,
-    ExitCode.PARTIAL,
-    ExitCode.CONFLICT,
-    ExitCode.WORK_NEEDED,
-    ExitCode.DONE,
-)
-
-
 _WORDS: Final = {
     ExitCode.DONE: "done",
     ExitCode.WORK_NEEDED: "needed",
@@ -80,5 +65,6 @@ def status_word(exit_code: int) -> str:
 def find_worst(codes: Iterable[int]) -> int:
     """Return the exit status of several runs: the worst one."""
     present = set(codes)
-    unknown = present.difference(_FROM_WORST)
-    return max(unknown) if unknown else next(c for c in _FROM_WORST if c in present)
+    order = (*FROM_WORST, ExitCode.WORK_NEEDED, ExitCode.DONE)
+    unknown = present.difference(order)
+    return max(unknown) if unknown else next(code for code in order if code in present)

@@ -22,7 +22,7 @@ from deltactl.catalog.names import parse_name
 from deltactl.catalog.thrift import Kind, Typed, encode, read_reply
 from deltactl.cli.settings.file import load_config_file
 from deltactl.errors import DataFileError, DeltactlError, UsageError
-from deltactl.operations.optimize.copy_groups import CopyRule, open_source, plan_steps
+from deltactl.operations.optimize.copy_rule import CopyRule, open_source, plan_steps
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum.inventory import read_inventory

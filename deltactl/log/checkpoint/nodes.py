@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from deltactl.log.checkpoint.action_file import WrittenActions
 from deltactl.log.checkpoint.schema import CheckpointLayout, spark_schema
-from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.storage.store import FileInfo
 
 _SCHEMA_LIMIT: Final = 20_000  # both limits are those of Delta on Spark

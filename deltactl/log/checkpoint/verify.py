@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError, VerificationError
+from deltactl.log.checkpoint.action_file import Fingerprint, KeyDigest, WrittenActions
 from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange, read_file_actions, read_head
-from deltactl.log.checkpoint.write import Fingerprint, KeyDigest, WrittenActions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.threads import read_ahead

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
+from deltactl.log.checkpoint.action_file import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.checkpoint.nodes import Node
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
 from deltactl.log.checkpoint.schema import CheckpointLayout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_actions
-from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import WHOLE, ReplayPartition, TailSource, live_batches, tombstone_batches
 from deltactl.log.threads import read_ahead

@@ -18,6 +18,7 @@ from deltactl.errors import (
     VerificationError,
     explain_foreign,
 )
+from deltactl.log.checkpoint.action_file import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.checkpoint.nodes import (
     Node,
     checkpoint_metadata,
@@ -28,7 +29,6 @@ from deltactl.log.checkpoint.nodes import (
 )
 from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_head
-from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.delta_log import DeltaLog

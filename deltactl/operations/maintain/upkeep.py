@@ -15,9 +15,9 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import UNCHANGED, is_seen
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.vacuum.candidates import WAITING
-from deltactl.operations.vacuum.horizon import resolve_retention
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
+from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.run import find_refusal
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR

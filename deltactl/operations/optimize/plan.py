@@ -25,7 +25,7 @@ from deltactl.operations.optimize.candidates import (
     load_files,
     suspect_mask,
 )
-from deltactl.operations.optimize.copy_rule import leave_lacking_defaults, separate_undecoded
+from deltactl.operations.optimize.copy_candidates import leave_lacking_defaults, separate_undecoded
 from deltactl.operations.optimize.exclusions import exclude_files
 from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.plan import LayoutPlan, plan_layout

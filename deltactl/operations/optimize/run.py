@@ -24,8 +24,8 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
-from deltactl.operations.optimize.copy_groups import forecast, open_source
-from deltactl.operations.optimize.copy_rule import build_copy_rule
+from deltactl.operations.optimize.copy_candidates import build_copy_rule
+from deltactl.operations.optimize.copy_rule import forecast, open_source
 from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.distribute import build_tasks, run_bins
 from deltactl.operations.optimize.layout.request import resolve_request

@@ -11,13 +11,13 @@ from typing import Any
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.copy_groups import spread_files
-from deltactl.operations.optimize.copy_rule import (
+from deltactl.operations.optimize.copy_candidates import (
     build_copy_rule,
     demanded_codec,
     table_reader,
     table_stats,
 )
+from deltactl.operations.optimize.copy_rule import spread_files
 from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.known_stats import mergeable_leaves
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec

@@ -19,7 +19,7 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.cores import count_own_cores, find_byte_counter, may_get_cores, release_core
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.log.writing.actions import NewFile
-from deltactl.operations.optimize.copy_groups import (
+from deltactl.operations.optimize.copy_rule import (
     Copy,
     CopyRule,
     Encode,

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, UNNAMED
-from deltactl.operations.vacuum.horizon import Horizon, Retention
+from deltactl.operations.vacuum.horizon import Horizon
+from deltactl.operations.vacuum.retention import Retention
 
 NO_FILES = CANDIDATES.empty_table()
 NO_NAMES = pa.chunked_array([], pa.string())

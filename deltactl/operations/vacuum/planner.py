@@ -34,7 +34,7 @@ from deltactl.operations.vacuum.candidates import (
     list_files,
     parent_directories,
 )
-from deltactl.operations.vacuum.horizon import Retention, find_horizon
+from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -51,6 +51,7 @@ from deltactl.operations.vacuum.plan import (
     limit_files,
     sum_up_reasons,
 )
+from deltactl.operations.vacuum.retention import Retention
 from deltactl.operations.vacuum.spellings import (
     distinct_names,
     ensure_not_needed,

@@ -21,7 +21,6 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.trusted_time import ask_store, planning_now
-from deltactl.operations.vacuum.horizon import resolve_retention
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
@@ -32,6 +31,7 @@ from deltactl.operations.vacuum.journal import (
 )
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
+from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.names import is_local_uri

@@ -21,13 +21,13 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
-from deltactl.operations.vacuum.horizon import Retention, resolve_retention
 from deltactl.operations.vacuum.kept_files import reads_iceberg
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun
 from deltactl.operations.vacuum.report import VacuumReport
+from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import HOUR_MS, format_count

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.log.checkpoint.write import Fingerprint, KeyDigest
+from deltactl.log.checkpoint.action_file import Fingerprint, KeyDigest
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 
 VECTOR = {

@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint import write
+from deltactl.log.checkpoint import action_file
+from deltactl.log.checkpoint.action_file import WrittenActions
 from deltactl.log.checkpoint.verify import verify_actions
-from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.storage.open import open_store
-from tests.log.checkpoint.test_write import make_adds, open_writer
+from tests.log.checkpoint.test_action_file import make_adds, open_writer
 
 NAME = "x.parquet"
 
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(action_file, "_ROW_GROUP_ROWS", 10)
 
 
 def write_file(folder: Path, num_rows: int) -> WrittenActions:

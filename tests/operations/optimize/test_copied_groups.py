@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.operations.optimize import copy_groups, tasks
+from deltactl.operations.optimize import copy_rule, tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.parquet.format import (
@@ -505,17 +505,17 @@ def test_all_that_footers_say_of_a_chunk_stays_but_for_offsets(tmp_path: Path, w
 def test_a_dry_run_reads_a_bounded_number_of_footers(
     max_footers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_groups, "MAX_FOOTERS", max_footers)
+    monkeypatch.setattr(copy_rule, "MAX_FOOTERS", max_footers)
     builder = _builder()
     _append(builder, *[_rows(100 * n) for n in range(9)])
     read: list[str] = []
-    examine = copy_groups._forecast_file
+    examine = copy_rule._forecast_file
 
     def note(store: Any, rule: Any, file: Any) -> RewriteCounts:
         read.append(file.path)
         return examine(store, rule, file)
 
-    monkeypatch.setattr(copy_groups, "_forecast_file", note)
+    monkeypatch.setattr(copy_rule, "_forecast_file", note)
     table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
     planned = table.optimize(OptimizeOptions(rewrite="copy"), dry_run=True).rewritten
     done = table.optimize(OptimizeOptions(rewrite="copy")).rewritten

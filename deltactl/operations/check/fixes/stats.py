@@ -44,7 +44,7 @@ from deltactl.operations.check.fixes.stats_tasks import (
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.tasks import CheckSpec
 from deltactl.operations.check.versions import LiveFiles
-from deltactl.operations.optimize.copy_rule import table_stats
+from deltactl.operations.optimize.copy_candidates import table_stats
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from deltactl.log.checkpoint.action_file import ActionFileWriter, KeyDigest
 from deltactl.log.checkpoint.schema import CheckpointLayout
-from deltactl.log.checkpoint.write import ActionFileWriter, KeyDigest
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.storage.open import open_store
 
