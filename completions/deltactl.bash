@@ -54,7 +54,7 @@ _deltactl() {
         describe-history:--diff) kind=nothing ;;
         describe-history:--blame) kind=columns ;;
         describe-history:--since-version) kind=nothing ;;
-        describe-history:--columns) kind=columns ;;
+        describe-history:--columns) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-history:--max-requests-per-second) kind=nothing ;;
@@ -73,9 +73,9 @@ _deltactl() {
         describe-detail:--log-format) kind=choices values='text json' ;;
         describe-detail:--progress) kind=choices values='auto none plain json' ;;
         optimize:--where) kind=columns ;;
-        optimize:--cluster-by) kind=columns ;;
+        optimize:--cluster-by) kind=data-columns ;;
         optimize:--layout) kind=choices values='tile hilbert zorder linear' ;;
-        optimize:--zorder-by) kind=columns ;;
+        optimize:--zorder-by) kind=data-columns ;;
         optimize:--min-cluster-size) kind=nothing ;;
         optimize:--spill-dir) kind=directories ;;
         optimize:--since-version) kind=nothing ;;
@@ -317,7 +317,7 @@ _deltactl() {
         clone:--max-requests-per-second) kind=nothing ;;
         clone:--log-format) kind=choices values='text json' ;;
         clone:--progress) kind=choices values='auto none plain json' ;;
-        convert:--partition-by) kind=columns ;;
+        convert:--partition-by) kind=data-columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
         convert:--name) kind=nothing ;;
@@ -392,7 +392,7 @@ _deltactl() {
         files) mapfile -t COMPREPLY < <(compgen -f -- "$typed"); compopt -o filenames 2>/dev/null ;;
         directories)
             mapfile -t COMPREPLY < <(compgen -d -- "$typed"); compopt -o filenames 2>/dev/null ;;
-        columns | properties)
+        columns | data-columns | properties)
             values=$(_deltactl_ask "$kind" "${words[@]:1}")
             mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed")
             compopt -o nospace 2>/dev/null ;;

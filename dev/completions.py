@@ -1,7 +1,7 @@
 """Write completion scripts for bash, zsh and fish, from the definitions that ``--help`` shows.
 
 The scripts contain commands, options and choices, so that most key presses start no Python. Only
-partition columns and properties of the table on the line come from ``deltactl complete``.
+columns and properties of the table on the line come from ``deltactl complete``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _deltactl() {{
         files) mapfile -t COMPREPLY < <(compgen -f -- "$typed"); compopt -o filenames 2>/dev/null ;;
         directories)
             mapfile -t COMPREPLY < <(compgen -d -- "$typed"); compopt -o filenames 2>/dev/null ;;
-        columns | properties)
+        columns | data-columns | properties)
             values=$(_deltactl_ask "$kind" "${{words[@]:1}}")
             mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed")
             compopt -o nospace 2>/dev/null ;;
@@ -112,6 +112,7 @@ _deltactl_ask() {{
 }}
 
 _deltactl_columns() {{ _deltactl_ask columns }}
+_deltactl_data-columns() {{ _deltactl_ask data-columns }}
 _deltactl_properties() {{ _deltactl_ask properties }}
 
 _deltactl() {{

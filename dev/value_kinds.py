@@ -19,15 +19,17 @@ class ValueKind(StrEnum):
     DIRECTORIES = "directories"
     COLUMNS = "columns"
     """Partition columns of the table on the command line."""
+    DATA_COLUMNS = "data-columns"
+    """The other columns, if they are not nested."""
     PROPERTIES = "properties"
     """Known table properties, and properties of the table on the command line."""
 
 
-DYNAMIC: Final = (ValueKind.COLUMNS, ValueKind.PROPERTIES)
+DYNAMIC: Final = (ValueKind.COLUMNS, ValueKind.DATA_COLUMNS, ValueKind.PROPERTIES)
 """Kinds that ``deltactl complete`` completes."""
 
 _KINDS: Final = {
-    "COLUMNS": ValueKind.COLUMNS,
+    "COLUMNS": ValueKind.DATA_COLUMNS,
     "DIR": ValueKind.DIRECTORIES,
     "FILE": ValueKind.FILES,
     "PARTITION": ValueKind.COLUMNS,

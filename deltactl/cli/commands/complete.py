@@ -19,12 +19,16 @@ class Kind(StrEnum):
     """What can be completed."""
 
     COLUMNS = "columns"
+    DATA_COLUMNS = "data-columns"
     PROPERTIES = "properties"
 
 
 def command(
     session: Session,
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="columns or properties")],
+    kind: Annotated[
+        Kind,
+        typer.Argument(metavar="KIND", help="columns (of partitions), data-columns or properties"),
+    ],
     table: Annotated[
         str | None,
         typer.Argument(metavar="TABLE", help="The table on the command line", show_default=False),
@@ -58,6 +62,12 @@ def _load_metadata(session: Session, table: str) -> Metadata | None:
 def _find(kind: Kind, metadata: Metadata | None) -> Iterable[str]:
     if kind is Kind.COLUMNS:
         return () if metadata is None else metadata.partition_columns
+    if kind is Kind.DATA_COLUMNS:
+        from deltactl.protocol.column_names import format_column
+        from deltactl.protocol.schema import PrimitiveType
+
+        fields = () if metadata is None else metadata.data_schema.fields
+        return [format_column([it.name]) for it in fields if isinstance(it.type, PrimitiveType)]
     from deltactl.protocol.property_rules import RULES
 
     own = () if metadata is None else metadata.configuration

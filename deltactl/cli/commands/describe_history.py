@@ -128,7 +128,7 @@ class HistoryFlags:
         None,
         "Show only these columns, in this order: those of -o json, or other keys of commitInfo. "
         "-o json and ndjson always have all",
-        metavar="COLUMNS",
+        metavar="KEYS",
     )
 
     def ensure_consistent(self, options: HistoryOptions) -> None:

@@ -149,6 +149,7 @@ CASES = [
     ("deltactl vacuum other ev", "events"),
     ("deltactl vacuum events --inventory inv", "inventory.parquet"),
     ("deltactl optimize events --where re", "region"),
+    ("deltactl optimize events --cluster-by te", "text"),
     ("deltactl convert events --property delta.targetF", "delta.targetFileSize"),
     ("deltactl convert events --property custom.", "custom.owner"),
 ]
