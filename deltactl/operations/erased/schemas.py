@@ -14,6 +14,7 @@ from deltactl.operations.predicate.parse import parse_term
 from deltactl.operations.predicate.sql import spell_name
 from deltactl.operations.predicate.terms import Column, Term
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.column_names import format_column
 from deltactl.protocol.schema import PHYSICAL_NAME_KEY, Field, StructType
 from deltactl.protocol.stats import FieldPath
 from deltactl.suggest import with_suggestion
@@ -55,13 +56,17 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
         PredicateError: it cannot be parsed, or no schema has its columns.
     """
     schemas = list(schemas)
-    known = dict.fromkeys(name for it in schemas for name, _ in _fields_of(it.schema))
+    known = {
+        name: ".".join(spell_name(field.name) for field in path)
+        for it in schemas
+        for name, path in _fields_of(it.schema)
+    }
 
     def explain(name: str) -> PredicateError:
         return PredicateError(
             with_suggestion(f"no schema in the log has the column {name!r}", name, known),
-            hint=f"Use these columns: {', '.join(map(spell_name, known))}. Write strings in "
-            "quotes, and a field of a struct as `struct.field` without quotes.",
+            hint=f"Use these columns: {', '.join(dict.fromkeys(known.values()))}. Write strings in "
+            "quotes, and each name with other characters in backticks: struct.`a field`.",
         )
 
     found: dict[object, Variant] = {}
@@ -95,9 +100,9 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
 def _fields_of(
     struct: StructType, above: tuple[Field, ...] = ()
 ) -> Iterator[tuple[str, tuple[Field, ...]]]:
-    """Yield the columns, and the fields of structs as ``struct.field``."""
+    """Yield the columns by name, and the fields of structs by names with backticks as needed."""
     for field in struct.fields:
         path = (*above, field)
-        yield ".".join(it.name for it in path), path
+        yield format_column([it.name for it in path]) if above else field.name, path
         if isinstance(field.type, StructType):
             yield from _fields_of(field.type, path)

@@ -46,6 +46,7 @@ from deltactl.operations.predicate.terms import (
     Truth,
 )
 from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.column_names import format_column
 from deltactl.protocol.partition_texts import text_parser
 from deltactl.protocol.schema import StructType
 
@@ -362,11 +363,14 @@ class PredicateReader:
 
     def _column(self, node: Any) -> Column:
         # Without backticks, a name with dots is the name of a column, as in other options.
-        is_path = len(node.parts) > 1 and any(part.args.get("quoted") for part in node.parts)
-        name = ".".join(part.name for part in node.parts)
+        names = [part.name for part in node.parts]
+        is_path = len(names) > 1 and any(part.args.get("quoted") for part in node.parts)
+        name = ".".join(names)
         found = None if is_path else self._fields.find(name)
+        if found is None and self._explain != self._no_partition_column:  # may be in a struct
+            found = self._fields.find(format_column(names))
         if found is None:
-            raise self._explain(name)
+            raise self._explain(format_column(names) if is_path else name)
         known = self.columns.get(found.name)
         if known is None:
             kind = arrow_type(found.type)

@@ -96,6 +96,18 @@ def test_fields_of_structs() -> None:
     assert search(builder.store, "who.name = 'jane' AND who.age = 31").is_erased
 
 
+def test_names_in_a_struct_are_quoted_one_by_one() -> None:
+    names = ("c d", "x.y", "q`r", "select")
+    columns = [Column("a", struct_of(*(Column(name) for name in names))), Column("p.q")]
+    builder = new_table(*columns, mapping="name")
+    builder.append([{"a": dict.fromkeys(names, 7), "p.q": 7}])
+    for name in ("a.`c d`", "`a`.`x.y`", "a.`q``r`", "A.`SELECT`", "p.q", "`p.q`"):
+        assert rows_by_place(search(builder.store, f"{name} = 7")) == {"live rows": 1}
+    with pytest.raises(PredicateError, match="no schema") as caught:
+        search(builder.store, "`a.c d` = 7")
+    assert "a.`c d`, a.`x.y`, a.`q``r`, a.`select`, `p.q`" in str(caught.value.hint)
+
+
 def test_a_name_with_a_dot_is_searched_as_both_that_it_can_mean() -> None:
     columns = [Column("a", struct_of(Column("b", "string"))), Column("a.b", "string")]
     builder = new_table(*columns, mapping="name")
