@@ -316,7 +316,8 @@ class LastRun:
 
     ``table_id`` is the id in the metadata of the table: the record does not apply to a later table
     at the same address. ``caught_up_version`` is the version up to which ``optimize``, or the
-    update of manifests, has considered all partitions, by this run or an earlier one.
+    update of manifests, has considered all partitions, by this run or an earlier one. ``address``
+    is that of the table, in a directory outside of it.
     """
 
     run_id: str
@@ -324,18 +325,20 @@ class LastRun:
     started_ms: int
     ended_ms: int
     caught_up_version: int | None = None
+    address: str = ""
 
 
 def read_last_run(store: Store, command: str) -> LastRun | None:
     """Return the record of the last run; ``None`` if there is none, or it is invalid."""
     try:
-        found = json.loads(store.read(f"{_RUNS}/{command}.json"))
+        found = {"address": "", **json.loads(store.read(f"{_RUNS}/{command}.json"))}
         values = {field.name: found[field.name] for field in fields(LastRun)}
     except (ObjectNotFoundError, ValueError, KeyError, TypeError):
         return None
     numbers = (values["started_ms"], values["ended_ms"], values["caught_up_version"] or 0)
-    is_valid = all(type(number) is int for number in numbers)
-    return LastRun(**values) if is_valid and isinstance(values["table_id"], str) else None
+    texts = (values["table_id"], values["address"])
+    is_valid = all(type(it) is int for it in numbers) and all(isinstance(it, str) for it in texts)
+    return LastRun(**values) if is_valid else None
 
 
 def write_last_run(store: Store, command: str, run: LastRun) -> None:

@@ -126,6 +126,9 @@ def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
 def find_touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
     """Return directories of partitions that commits after ``since`` changed; ``None``: unknown."""
     first, last = since + 1, snapshot.version
+    if since > last:
+        log.warn(f"there is no version {since} yet: all partitions are considered")
+        return None
     if not log.has_commits(first, last):
         log.warn(
             f"commits after version {since} were deleted from the log: all partitions are "

@@ -9,6 +9,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import LiveFiles, load_table
 from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.place import choose_place
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -29,11 +30,13 @@ def generate_after_purge(
     See ``generate_manifests``; ``context`` runs the purge, too.
 
     Raises:
+        SafetyError: ``output`` is in a log, or of another table.
         DeltactlError: the purge or ``generate_manifests`` failed.
     """
     snapshot: Snapshot | None = None
     live: LiveFiles | None = None
     purged_from = None
+    output = choose_place(log.store, output)
     if options.purge_first and not (dry_run or options.check):
         snapshot, live = load_table(log, options.version, schemes=options.schemes)
         if live.vectors:

@@ -130,7 +130,7 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
             "a path in the log contains a line break, which manifests do not support"
         )
     is_local = parse_scheme(root) == "file"
-    base = f"{_map_scheme(f'file:{uri_to_path(root)}' if is_local else root, schemes)}/"
+    base = f"{render_root(root, schemes)}/"
     absolute = absolute_mask(paths)
     lines = pc.binary_join_element_wise(base, paths, "\n", "")
     if pc.any(absolute).as_py():
@@ -143,8 +143,10 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
     return lines
 
 
-def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:
-    scheme, separator, rest = uri.partition(":")
+def render_root(root: str, schemes: Mapping[str, str] = _NO_SCHEMES) -> str:
+    """Return the address of a directory as lines have it: Hadoop takes it as it is, not decoded."""
+    path = f"file:{uri_to_path(root)}" if parse_scheme(root) == "file" else root
+    scheme, separator, rest = path.partition(":")
     return f"{schemes.get(scheme, scheme)}{separator}{rest}"
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.manifest.content import render_root
 from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import (
@@ -28,6 +29,8 @@ from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import normalize_partition_column
 from deltactl.protocol.paths import HIVE_NULL
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, is_void
+from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import parse_scheme
 
 # Engines limit the length of a statement; Redshift to this number of partitions.
 _PARTITIONS_A_STATEMENT: Final = 100
@@ -164,6 +167,8 @@ def render_ddl(
             cannot read where the table is.
     """
     assert options.ddl is not None
+    if parse_scheme(root) == "file":
+        root = f"file://{uri_to_path(root)}"  # Hadoop takes it as it is, not decoded
     scheme, separator, rest = root.partition(":")
     root = f"{options.schemes.get(scheme, scheme)}{separator}{rest}"
     dialect = _DIALECTS[options.ddl]
@@ -234,7 +239,7 @@ class _Writer:
         self.partition_fields = metadata.partition_fields
         self._columns = [f for f in metadata.data_schema.fields if not is_void(f.type)]
         self._root, self._dialect = root, dialect
-        last = snapshot.store.uri.rstrip("/").rpartition("/")[2]
+        last = render_root(snapshot.store.uri).rpartition("/")[2]
         self._name = _UNNAMEABLE.sub("_", metadata.name or last).strip("_").lower() or "delta_table"
         self._full_name = f"{dialect.schema}{dialect.name(self._name)}"
 

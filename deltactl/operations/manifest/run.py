@@ -17,9 +17,19 @@ from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.leases import LastRun, read_last_run, write_last_run
-from deltactl.operations.manifest.content import LiveFiles, ensure_no_vectors, load_table
+from deltactl.operations.manifest.content import (
+    LiveFiles,
+    ensure_no_vectors,
+    load_table,
+    render_root,
+)
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, is_seen, plan_manifests
+from deltactl.operations.manifest.place import (
+    RECORD,
+    find_manifest,
+    record_table,
+)
+from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
@@ -33,8 +43,6 @@ __all__ = ["ManifestOptions", "ManifestPlan", "ManifestReport", "generate_manife
 T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
-
-_RECORD: Final = "manifests"
 
 
 def generate_manifests(
@@ -66,9 +74,8 @@ def generate_manifests(
         snapshot, live = load_table(log, options.version, snapshot, options.schemes)
     with closing(live):
         log.ensure_allowed(None)
-        return _generate(
-            log, snapshot, live, options, context, output=output or log.store, dry_run=dry_run
-        )
+        place = output or log.store
+        return _generate(log, snapshot, live, options, context, output=place, dry_run=dry_run)
 
 
 def _generate(
@@ -101,6 +108,8 @@ def _generate(
         ddl = tuple(render_ddl(snapshot, plan, root, options))
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
+    if output is not snapshot.store:
+        record_table(output, _as_record(snapshot, context, None))
     try:
         window_ms = write_manifests(plan, output, context)
     except InterruptedRunError as error:
@@ -130,9 +139,7 @@ def refresh_manifests(
         if not snapshot.properties.refreshes_manifests:
             return None
         log.ensure_allowed(None)
-        has_manifests = before is not None and any(
-            is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
-        )
+        has_manifests = before is not None and find_manifest(store) is not None
         since = read_recorded_version(snapshot) if has_manifests else None
         options = ManifestOptions(since=since)
         snapshot, live = load_table(log, None, snapshot)
@@ -223,7 +230,7 @@ def _is_begun(plan: ManifestPlan, output: Store) -> bool:
 
 def read_recorded_version(snapshot: Snapshot) -> int | None:
     """Return the version that all manifests had; ``None`` if it is not known."""
-    last = read_last_run(snapshot.store, _RECORD)
+    last = read_last_run(snapshot.store, RECORD)
     if last is None or last.table_id != snapshot.metadata.id or last.caught_up_version is None:
         return None
     # A later version is of an earlier table at this address.
@@ -234,18 +241,15 @@ def _record_version(snapshot: Snapshot, context: RunContext) -> None:
     """Record that all manifests have the version of a snapshot; a failure is a warning."""
     if not snapshot.properties.refreshes_manifests:
         return
-    now_ms = context.clock.now_ms()
-    run = LastRun(
-        context.run_id or "",
-        snapshot.metadata.id,
-        now_ms,
-        now_ms,
-        caught_up_version=snapshot.version,
-    )
     try:
-        write_last_run(snapshot.store, _RECORD, run)
+        write_last_run(snapshot.store, RECORD, _as_record(snapshot, context, snapshot.version))
     except DeltactlError as error:
         context.warn(
             "the version of the manifests could not be recorded, so the next refresh compares more "
             f"of them: {error.message}"
         )
+
+
+def _as_record(snapshot: Snapshot, context: RunContext, version: int | None) -> LastRun:
+    now_ms, address = context.clock.now_ms(), render_root(snapshot.store.uri)
+    return LastRun(context.run_id or "", snapshot.metadata.id, now_ms, now_ms, version, address)

@@ -180,9 +180,6 @@ def _leave_untouched(
     since = _find_since(log, snapshot, options)
     if since is None:
         return
-    if since > snapshot.version:
-        log.warn(f"there is no version {since} yet: all partitions are considered")
-        return
     touched = find_touched(log, snapshot, since)
     if touched is not None:
         outside, _ = _outside(candidates, snapshot, touched)

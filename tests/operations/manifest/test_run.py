@@ -20,6 +20,7 @@ from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
     PredicateError,
+    SafetyError,
     StorageError,
     UnsupportedFeatureError,
     UsageError,
@@ -402,15 +403,16 @@ def test_since_touches_what_later_versions_touched() -> None:
     }
 
 
-def test_since_a_version_whose_commits_are_gone_compares_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("since", "why"), [(0, "deleted from the log"), (9, "no version 9")])
+def test_since_a_version_whose_commits_are_unknown_compares_all(since: int, why: str) -> None:
     builder = memory("a")
     builder.append([row(5, "c")])
     builder.checkpoint()
     builder.store.delete_many([f"_delta_log/{1:020d}.json"])
     told: list[str] = []
-    report = generate(builder.store, ManifestOptions(since=0), warn=told.append)
+    report = generate(builder.store, ManifestOptions(since=since), warn=told.append)
     assert set(states(report)) == {"p=a", "p=c"}
-    assert any("deleted from the log" in message for message in told)
+    assert any(why in message for message in told)
 
 
 def test_an_older_version_can_be_named() -> None:
@@ -427,12 +429,45 @@ def test_schemes_and_roots_elsewhere() -> None:
     options = ManifestOptions(schemes={"memory": "s3"})
     report = generate(builder.store, options, output=output)
     assert report.root == f"{output.uri}/{MANIFEST_DIR}"
-    (name,) = output.contents()
+    (name,) = (it for it in output.contents() if it.startswith(MANIFEST_DIR))
     rest = builder.store.uri.removeprefix("memory://")
     assert output.read(name).decode().startswith(f"s3://{rest}/p=a/")
     assert not any(
         MANIFEST_DIR in batch_name for batch in builder.store.walk() for batch_name in batch
     )
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_manifests_of_another_table_stay(has_record: bool, dry_run: bool) -> None:
+    one, other = memory("a"), memory("b")
+    output = fresh_store()
+    generate(one.store, ManifestOptions(schemes={"memory": "s3"}), output=output)
+    if not has_record:
+        output.delete_many([name for name in output.contents() if MANIFEST_DIR not in name])
+    before = output.contents()
+    with pytest.raises(SafetyError, match="of another table"):
+        generate(other.store, output=output, dry_run=dry_run)
+    assert output.contents() == before
+    one.append([row(5, "c")])
+    assert generate(one.store, output=output, dry_run=dry_run).plan.count("new") == 1
+    output.delete_many([name for name in output.contents() if MANIFEST_DIR in name])
+    generate(other.store, output=output)
+    assert generate(other.store, output=output).is_up_to_date
+
+
+@pytest.mark.parametrize("place", ["other", "other/_delta_log", "t x/_delta_log/a"])
+def test_manifests_are_not_put_in_a_log_or_another_table(tmp_path: Path, place: str) -> None:
+    builder = local(tmp_path)
+    TableBuilder(LocalStore(str(tmp_path / "other")), COLUMNS)
+    with pytest.raises(SafetyError, match="no manifest was written"):
+        generate(builder.store, output=LocalStore(str(tmp_path / place)))
+
+
+def test_the_directory_of_the_table_is_the_default_output(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    generate(builder.store, output=LocalStore(str(tmp_path / "t x")))
+    assert generate(builder.store).is_up_to_date
 
 
 @pytest.mark.parametrize("look", ["check", "dry_run"])
@@ -578,6 +613,15 @@ def by_texts(type_: str, *texts: str) -> TableBuilder:
 
 
 @pytest.mark.parametrize("engine", [None, "athena", "trino", "hive", "redshift"])
+def test_local_addresses_in_statements_are_not_encoded(tmp_path: Path) -> None:
+    root = tmp_path / "é #%41 x"
+    TableBuilder(LocalStore(str(root)), COLUMNS, partition_by=["p"]).append([row(1)])
+    create, add = generate(LocalStore(str(root)), ManifestOptions(ddl="hive")).ddl
+    assert create.startswith("CREATE EXTERNAL TABLE `é_41_x` (")
+    assert f"LOCATION 'file://{root}/{MANIFEST_DIR}/';" in create
+    assert f"LOCATION 'file://{root}/{MANIFEST_DIR}/p=a/';" in add
+
+
 @pytest.mark.parametrize("text", ["2) LOCATION 's3://elsewhere/' --", "1_0", "x"])
 def test_a_value_that_is_none_of_its_type_is_refused(engine: Any, text: str) -> None:
     builder = by_texts("integer", "1", text)

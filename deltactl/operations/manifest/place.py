@@ -1,0 +1,84 @@
+"""The directory of the manifests: that of the table, or another one that records the table.
+
+A run deletes manifests of partitions that its table does not have, so those of another table, too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from deltactl.errors import SafetyError
+from deltactl.log.table_probe import find_inner_table, has_log
+from deltactl.operations.leases import LastRun, read_last_run, write_last_run
+from deltactl.operations.manifest.content import render_root
+from deltactl.operations.manifest.plan import is_seen
+from deltactl.option_names import option
+from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.storage.store import Store
+
+RECORD: Final = "manifests"
+_LINE_BYTES: Final = 1 << 14
+
+
+def choose_place(table: Store, output: Store | None) -> Store:
+    """Return where the manifests are; the store of the table if ``output`` is its directory.
+
+    Raises:
+        SafetyError: ``output`` is in a log, is another table, or has manifests of another table.
+    """
+    root = _bare(render_root(table.uri))
+    if output is None or _bare(render_root(output.uri)) == root:
+        return table
+    if find_inner_table(f"{output.uri}/") is not None:
+        raise _refusal(f"{output.uri} is inside the log of a table")
+    if has_log(output):
+        raise _refusal(f"{output.uri} is the directory of another table than {table.uri}")
+    name = find_manifest(output)
+    if name is None:
+        return output
+    last = read_last_run(output, RECORD)
+    if last is None:
+        line, _, _ = output.read_ranges(name, [(0, _LINE_BYTES)])[0].partition(b"\n")
+        owner = os.fsdecode(line)
+        is_own = not line or _bare(owner).startswith(root)
+    else:
+        owner = last.address
+        is_own = _bare(owner) == root
+    if not is_own:
+        raise _refusal(
+            f"{output.uri}/{MANIFEST_DIR} has manifests of another table than {table.uri}: they "
+            f"list {owner}",
+            f", or delete {MANIFEST_DIR} there if no engine reads it",
+        )
+    return output
+
+
+def find_manifest(store: Store) -> str | None:
+    """Return the name of a manifest, or of another file that engines read as one."""
+    return next(
+        (name for batch in store.walk(MANIFEST_DIR) for name in batch if is_seen(name)), None
+    )
+
+
+def record_table(output: Store, run: LastRun) -> None:
+    """Record the table of the manifests in another directory before they are written.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    last = read_last_run(output, RECORD)
+    if last is None or last.address != run.address:
+        write_last_run(output, RECORD, run)
+
+
+def _bare(address: str) -> str:
+    """Return an address without its scheme, which can have several spellings."""
+    return address.partition(":")[2].strip("/") + "/"
+
+
+def _refusal(reason: str, more: str = "") -> SafetyError:
+    return SafetyError(
+        f"no manifest was written: {reason}",
+        hint=f"Rerun with another directory in {option('output_root')}{more}.",
+    )
