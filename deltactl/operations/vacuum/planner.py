@@ -240,7 +240,11 @@ class Planner:
             return plan
         plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
-            missing = self._missing(log.scan, listing, hidden)
+            # An inventory may have files that a vacuum has deleted since.
+            missing = pa.chunked_array(
+                [*self._missing(log.scan, listing, hidden).chunks, *filters.absent.chunks],
+                pa.string(),
+            )
             first, current = self._first_rebuildable(), log.current
             horizon = find_horizon(
                 self.store, log.scan, first, plan.files, missing, current=current

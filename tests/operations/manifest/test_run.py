@@ -612,7 +612,6 @@ def by_texts(type_: str, *texts: str) -> TableBuilder:
     return builder
 
 
-@pytest.mark.parametrize("engine", [None, "athena", "trino", "hive", "redshift"])
 def test_local_addresses_in_statements_are_not_encoded(tmp_path: Path) -> None:
     root = tmp_path / "é #%41 x"
     TableBuilder(LocalStore(str(root)), COLUMNS, partition_by=["p"]).append([row(1)])
@@ -622,6 +621,7 @@ def test_local_addresses_in_statements_are_not_encoded(tmp_path: Path) -> None:
     assert f"LOCATION 'file://{root}/{MANIFEST_DIR}/p=a/';" in add
 
 
+@pytest.mark.parametrize("engine", [None, "athena", "trino", "hive", "redshift"])
 @pytest.mark.parametrize("text", ["2) LOCATION 's3://elsewhere/' --", "1_0", "x"])
 def test_a_value_that_is_none_of_its_type_is_refused(engine: Any, text: str) -> None:
     builder = by_texts("integer", "1", text)

@@ -185,6 +185,17 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert counting.names.get("walk") == ["_symlink_format_manifest"]
 
 
+def test_an_inventory_is_older_than_a_vacuum(disk: Disk, tmp_path: Path) -> None:
+    disk.write("orphan.parquet")
+    dump = str(tmp_path / "listing.parquet")
+    disk.plan(dump_listing=dump)
+    (disk.path / disk.gone).unlink()
+    found = disk.vacuum(dry_run=True, inventory=dump).plan.horizon
+    assert found is not None
+    assert found.readable == ((0, 0), (2, 2))
+    assert found == disk.vacuum(dry_run=True).plan.horizon
+
+
 def test_a_listing_replaces_no_file_of_a_table(disk: Disk) -> None:
     before = {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()}
     for path in before:
