@@ -1,7 +1,5 @@
 """What every test gets: a world of its own, and skips that say why."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The shape of the code: how large functions, files and folders get. `make lint` checks layers."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

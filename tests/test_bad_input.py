@@ -4,8 +4,6 @@ Each is an error of ours without a traceback, or right behaviour; and nothing is
 the table's folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

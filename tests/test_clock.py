@@ -1,7 +1,5 @@
 """The system's clock is sane; the fixed one repeats itself."""
 
-from __future__ import annotations
-
 import time
 import uuid
 

@@ -1,7 +1,5 @@
 """Tables that other writers made, with independent truth about their rows."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

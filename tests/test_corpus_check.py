@@ -1,7 +1,5 @@
 """`check` on tables that other writers made: sound ones have no findings, broken ones do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 What cleanup may drop is dropped first, so that the new checkpoint is all there is to read from.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The proxy of the fault tests does what its rules say, and nothing of its own."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tests of a group run on one worker, so that servers and Spark sessions start once."""
 
-from __future__ import annotations
-
 import pytest
 
 

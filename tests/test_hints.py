@@ -1,7 +1,5 @@
 """The form of hints: what to do next, as sentences that begin with a verb."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

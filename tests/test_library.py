@@ -1,7 +1,5 @@
 """The library as a user sees it: keyword arguments, types, texts of objects."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The public names: complete, in order, lazy, and resolvable."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

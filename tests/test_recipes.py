@@ -1,7 +1,5 @@
 """The recipes of the documentation, run as they stand there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The gate's rule about skipped tests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sizes, durations, instants: what is read, what is refused, and that both directions agree."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A real server of Unity Catalog for the tests of a module, and a proxy before it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 deltactl asks the server by way of a proxy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """Addresses of Hive metastores that are not valid."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.catalog.hive import connect

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from deltactl.catalog.locations import choose_location, ensure_usable, is_delta

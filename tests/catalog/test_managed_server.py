@@ -1,7 +1,5 @@
 """Managed tables on a real server of Unity Catalog, which decides their commits."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

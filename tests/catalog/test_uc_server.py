@@ -1,7 +1,5 @@
 """Tables by their names, on a real server of Unity Catalog."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import deltalake

@@ -1,7 +1,5 @@
 """What deltactl asks Unity Catalog for a managed table, and how it reads the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The program as a fixture: in this process, and as a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

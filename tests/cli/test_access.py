@@ -1,7 +1,5 @@
 """Storage that does not let the program in: one error in two lines says why, and what helps."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Each command reads each commit of a table once."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

@@ -1,7 +1,5 @@
 """The question before a vacuum, as a person at a terminal meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

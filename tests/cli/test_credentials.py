@@ -3,8 +3,6 @@
 Event logs and plans of Spark are looked through in ``tests/cli/commands/test_optimize_spark.py``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A run from cron: a small environment, and a mail for each line that is printed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

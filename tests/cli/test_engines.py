@@ -1,7 +1,5 @@
 """One Spark session for all tables of a run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Tables by their names in AWS Glue: moto has the catalog and the tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Help, versions, explanations and suggestions: what a person meets first."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Tables by their names in a Hive metastore, as Spark puts them there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

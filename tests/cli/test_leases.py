@@ -1,7 +1,5 @@
 """Cron lines: leases, ``--min-interval``, ``--if-needed`` and ``--since-version last-run``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

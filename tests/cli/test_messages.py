@@ -1,7 +1,5 @@
 """What messages name: the code, the option as it was given, and commands with the table."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command on every kind of object store, with credentials that nobody gets to see."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

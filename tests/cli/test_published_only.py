@@ -1,7 +1,5 @@
 """A table whose commits a catalog decides, given by its path."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How commands load Arrow, in processes of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.cli.conftest import RunCli

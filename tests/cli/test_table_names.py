@@ -1,7 +1,5 @@
 """Commands on tables by their names in a catalog."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

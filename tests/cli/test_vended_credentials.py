@@ -1,7 +1,5 @@
 """Commands on tables whose credentials come from a catalog, on servers that check them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

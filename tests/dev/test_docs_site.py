@@ -1,7 +1,5 @@
 """The site: every page is in the navigation, every link leads somewhere, the reference is whole."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pictures of the README show what the commands print today, and load nothing."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET

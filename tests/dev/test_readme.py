@@ -1,7 +1,5 @@
 """The README has the figures of the benchmarks; the changelog has its form."""
 
-from __future__ import annotations
-
 import re
 
 import deltactl

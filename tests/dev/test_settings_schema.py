@@ -1,7 +1,5 @@
 """The schema of ``deltactl.toml`` refuses what the program refuses, and no more."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

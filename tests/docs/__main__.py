@@ -1,7 +1,5 @@
 """``python -m tests.docs [PAGE ...]``: show in the pages what their commands print today."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -10,8 +10,6 @@ A comment of its own, ``<!-- word: text -->``, right before a block is about tha
 =====================  ==========================================================================
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is done with a block, by its language: a check fails, and says what is wrong."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

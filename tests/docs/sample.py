@@ -1,7 +1,5 @@
 """The tables that pages speak of, and what some pages need besides."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A folder with the sample tables, where commands of a page run as they stand there."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

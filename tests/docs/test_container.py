@@ -1,7 +1,5 @@
 """The image and the manifest, as far as that can be tested without building and applying them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

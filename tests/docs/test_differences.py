@@ -1,7 +1,5 @@
 """Each row of docs/differences.md: the default holds, and the options exist."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

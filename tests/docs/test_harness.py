@@ -1,7 +1,5 @@
 """The checks of the pages find what they are for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Neither is installed here: their classes are stand-ins with the arguments that the pages use.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Everything that README and docs show is true: commands run, and print what is shown."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter

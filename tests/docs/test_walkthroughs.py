@@ -1,7 +1,5 @@
 """What ``docs/contributing.md`` has people write is written here, and works."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import spec_from_loader

@@ -1,7 +1,5 @@
 """Engines to test: in the process, on classic Spark, and on a cluster through Spark Connect."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import pytest

@@ -1,7 +1,5 @@
 """The rule of ``auto``, and the facts it looks at."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

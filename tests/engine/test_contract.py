@@ -1,7 +1,5 @@
 """What any engine promises, over the one in the process and those on Spark."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

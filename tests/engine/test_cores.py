@@ -1,7 +1,5 @@
 """How many cores of the local engine a task may use."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

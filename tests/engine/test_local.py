@@ -1,7 +1,5 @@
 """The engine in the process: threads, memory, and what ends a run."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The shuffle: each row reaches its destination once, through memory or a file."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator

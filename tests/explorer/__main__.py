@@ -1,7 +1,5 @@
 """``make explore``: everything, on all cores, with a report."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

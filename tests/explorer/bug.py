@@ -1,7 +1,5 @@
 """A seeded bug in the code under test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Seed bugs in the code under test: the explorer must find each of them."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Seed bugs in the code that applies the deletes of other writers to outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

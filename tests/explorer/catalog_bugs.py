@@ -1,7 +1,5 @@
 """Seed bugs in the order of ratification, publication, report, tail and listing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Seed bugs in the records of shallow clones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

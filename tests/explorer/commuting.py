@@ -25,8 +25,6 @@ Proof that the search has learned enough, by contradiction:
 No order is infinite, so no call is put off forever.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

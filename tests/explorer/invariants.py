@@ -4,8 +4,6 @@ A simple reader checks them in every world that is reached. ``ConsistentRead``: 
 result of all commits up to it, applied one after the other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Searches to be carried out, and their schedules in words."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Sequence

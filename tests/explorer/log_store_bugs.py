@@ -1,7 +1,5 @@
 """Seed bugs in the log store that uses DynamoDB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch

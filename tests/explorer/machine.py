@@ -5,8 +5,6 @@ being trees of answers, a step costs a few look-ups; the real code runs only for
 was never given before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """A reader that shares no code with the one under test: JSON, dictionaries, and Arrow's Parquet."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

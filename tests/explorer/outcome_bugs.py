@@ -1,7 +1,5 @@
 """Seed bugs in the reports of runs, and in the files that runs leave behind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

@@ -3,8 +3,6 @@
 By a naive reader, with a memory of what was read already: worlds share nearly everything.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

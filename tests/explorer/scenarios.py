@@ -1,7 +1,5 @@
 """What is explored: who meets whom, over which table and which kind of store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Small tables with a past, as they lie there before anybody is at work."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A way to a violation, made shorter: fewer changes of program, fewer faults, fewer steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 

@@ -7,8 +7,6 @@ of the world, and each request one call, and so a scheduling point. Source: PROT
 "Catalog-managed tables".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@
 ``read`` and ``latest`` look at items, ``create`` and ``update`` are conditional writes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The explorer finds each seeded bug, with a schedule that can be replayed."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A slice of what ``make explore`` does, small enough for every run of the tests."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import replace
 from unittest.mock import patch

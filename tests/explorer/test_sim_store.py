@@ -1,7 +1,5 @@
 """The simulated stores keep the promises of the seam, or break just the one they are for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The operations under test as programs."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

@@ -3,8 +3,6 @@
 A world is a number; equal contents have equal numbers, so that states of a search compare by it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Hashable, Mapping

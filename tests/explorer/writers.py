@@ -4,8 +4,6 @@ Read the log, check, write, put if absent; who loses a race starts from the begi
 error reads back. They share no code with what is tested.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import struct

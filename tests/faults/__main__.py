@@ -1,7 +1,5 @@
 """``make faults``: kill deltactl at random moments while delta-rs writes, a few hundred times."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

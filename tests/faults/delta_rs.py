@@ -4,8 +4,6 @@
 JSON. deltactl is never imported here: what is read is what another implementation reads.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@ which variant of the command runs. Times of the machine are no part of it, so th
 round is another round of the same kind.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -4,8 +4,6 @@ A scene makes a template once; each round works on a copy. The log of a table is
 builder of the tests, two years old, so that a vacuum and a cleanup find something to take away.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each is answered by an error of ours or by right behaviour, in little time and m
 outside the table is read, written or deleted: see ``docs/security.md``.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

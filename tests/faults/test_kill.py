@@ -1,7 +1,5 @@
 """A short slice of ``make faults``: the process is killed while delta-rs appends and deletes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Each run ends well or with an error of ours that says what, where and why; the t
 as after; and nothing of ours is left that no version names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

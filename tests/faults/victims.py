@@ -1,7 +1,5 @@
 """Which process of a run is killed: deltactl's own, or one of the Spark that it started."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -5,8 +5,6 @@ python -m tests.fuzz --only predicate --runs 50000
 python -m tests.fuzz --replay FILE TARGET       one input, with its time and memory
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -3,8 +3,6 @@
 Bytes alone rarely get past a parser; these get past it and are wrong behind it.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from random import Random

@@ -1,7 +1,5 @@
 """Files of the log: commits, checkpoints, sidecars, the hint, checksums, names."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from deltactl.errors import ignore_warning

@@ -5,8 +5,6 @@ python -m tests.fuzz.members 7            each seventh of them
 python -m tests.fuzz.members add.stats    only members whose name contains the text
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

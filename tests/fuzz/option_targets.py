@@ -1,7 +1,5 @@
 """What the user hands over: predicates, durations, configuration, inventories; and data files."""
 
-from __future__ import annotations
-
 import io
 import json
 import tomllib  # noqa: F401 - loaded late by the program: here it is watched from the start

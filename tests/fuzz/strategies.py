@@ -1,7 +1,5 @@
 """Inputs by hypothesis: seeds bent by structure and by bytes, any number of times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

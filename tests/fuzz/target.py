@@ -1,7 +1,5 @@
 """What is fuzzed: one kind of input each, given to the real code as bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

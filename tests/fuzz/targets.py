@@ -1,7 +1,5 @@
 """All targets by name."""
 
-from __future__ import annotations
-
 from tests.fuzz import log_targets, option_targets, value_targets
 from tests.fuzz.target import Target
 

@@ -1,7 +1,5 @@
 """A short slice of ``make fuzz`` without chance, and every find there ever was, once more."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

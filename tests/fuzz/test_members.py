@@ -1,7 +1,5 @@
 """A short slice of ``python -m tests.fuzz.members``, without chance."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values inside the log: schemas, properties, partition values, paths, statistics, vectors."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -3,8 +3,6 @@
 It may die of an input: what it did, and with which input it died, stands in its tally.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

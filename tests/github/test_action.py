@@ -1,7 +1,5 @@
 """The action: its step runs with the files of a runner, and its inputs are documented."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """Files for GitHub: workflows call what the Makefile has, forms ask for facts, links lead on."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

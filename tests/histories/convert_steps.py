@@ -1,7 +1,5 @@
 """A directory of Parquet files that deltactl makes a table."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from urllib.parse import quote

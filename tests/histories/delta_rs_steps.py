@@ -1,7 +1,5 @@
 """The steps that delta-rs takes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final

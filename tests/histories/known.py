@@ -3,8 +3,6 @@
 What is not here is a failure. Each was looked at with a third reader.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The steps that deltactl takes: each command with random options, through the library."""
 
-from __future__ import annotations
-
 import os
 import random
 import traceback

@@ -1,7 +1,5 @@
 """Random rows of any schema, and values that writers, paths and statistics handle in odd ways."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is known of the table when a step begins, and random conditions on its rows."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Spark's JSON says less than Arrow (all numbers look alike), so both sides are br
 that the Arrow type asks for. Variants are left out: their bytes may differ for the same value.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterable

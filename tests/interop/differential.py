@@ -3,8 +3,6 @@
 Both leave one file in a small partition, so their statistics and schemas compare.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal

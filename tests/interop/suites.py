@@ -5,8 +5,6 @@ them, the others as tests. Left out is what only SQL, a session or a catalog of 
 views, defaults of the session, its log of usage, ``IF NOT EXISTS``, Hive tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

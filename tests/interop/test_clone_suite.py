@@ -1,7 +1,5 @@
 """The scenarios of the clone suites of Delta on Spark."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The scenarios of the convert suites of Delta on Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date

@@ -3,8 +3,6 @@
 Both programs run on copies of one table where both can; rows and files are compared afterwards.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The scenarios of the restore suites of Delta on Spark."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

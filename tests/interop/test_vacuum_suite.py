@@ -1,7 +1,5 @@
 """The scenarios of the vacuum suite of Delta on Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

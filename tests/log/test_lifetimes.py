@@ -1,7 +1,5 @@
 """One pass over the commits: when each file was live, against a model of dictionaries."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

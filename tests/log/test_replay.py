@@ -1,7 +1,5 @@
 """Replay against a model of dictionaries, on random logs in every shape."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import patch
 

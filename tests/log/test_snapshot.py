@@ -1,7 +1,5 @@
 """What is left of a damaged log, and what must not be guessed."""
 
-from __future__ import annotations
-
 import threading
 
 import pyarrow as pa

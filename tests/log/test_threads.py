@@ -1,7 +1,5 @@
 """Batches are read ahead in order, a few at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

@@ -2,8 +2,6 @@
 ones again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

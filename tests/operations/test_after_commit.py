@@ -1,7 +1,5 @@
 """Commits of ours are followed by a checkpoint when the table's interval says so."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Commands on tables whose commits a catalog decides."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl import UnsupportedFeatureError

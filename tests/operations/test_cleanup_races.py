@@ -1,7 +1,5 @@
 """A log cleanup removes commits right after somebody listed them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Notes of shallow clones in their source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A place where commits would not be safe is refused before any work, not after it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Globs of tables, on local files and on an object store alike."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Leases: one holds, the others are told who; a crash leaves what expires; none is no failure."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

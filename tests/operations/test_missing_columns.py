@@ -3,8 +3,6 @@
 Version 0 of tables that Delta Live Tables makes has a ``metaData`` without ``schemaString``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each request but the first fails once: what is sent again passes, and the next new one fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

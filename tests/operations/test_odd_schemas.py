@@ -1,7 +1,5 @@
 """Tables whose columns a reader could misread are refused before anything is written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Numbering partitions by a table of codes, and by sorting where the table would be too large."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

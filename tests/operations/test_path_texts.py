@@ -1,7 +1,5 @@
 """Paths are compared by their texts, and vacuum keeps what any reader takes for live."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

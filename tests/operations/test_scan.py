@@ -1,7 +1,5 @@
 """Rows of hand-written tables: every feature under every log shape and layout, at every version."""
 
-from __future__ import annotations
-
 import io
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """A clock that is ahead deletes nothing: neither history, nor files, nor tombstones."""
 
-from __future__ import annotations
-
 import io
 import os
 import time

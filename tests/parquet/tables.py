@@ -1,7 +1,5 @@
 """Tables of random values, nested and null at every level, and what statistics they have."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Footers that would end the process are refused before anyone asks for their columns."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Days of long ago that Spark wrote in its old calendar."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 from pathlib import Path

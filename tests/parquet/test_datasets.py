@@ -1,7 +1,5 @@
 """Datasets of delta-rs, which build a filter of each file out of its statistics."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

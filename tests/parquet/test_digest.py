@@ -1,7 +1,5 @@
 """The digest of rows: what it does not depend on, and what it notices."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from typing import Any

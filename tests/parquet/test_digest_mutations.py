@@ -1,7 +1,5 @@
 """Each change that a rewrite could make to rows changes their digest: a table of mutations."""
 
-from __future__ import annotations
-
 import copy
 import datetime as dt
 import math

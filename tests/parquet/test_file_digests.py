@@ -1,7 +1,5 @@
 """Digests of stored rows are those of the rows."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import add
 from pathlib import Path

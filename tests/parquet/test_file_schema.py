@@ -1,7 +1,5 @@
 """What each Parquet type becomes in Delta, or why it cannot."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import uuid

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from decimal import Decimal
 from typing import Any

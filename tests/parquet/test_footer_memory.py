@@ -1,7 +1,5 @@
 """Footers that nobody holds any more do not wait for a collector that the program lets rest."""
 
-from __future__ import annotations
-
 import gc
 import io
 import weakref

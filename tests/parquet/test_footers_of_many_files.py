@@ -1,7 +1,5 @@
 """Statistics of many files are those of each file alone."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

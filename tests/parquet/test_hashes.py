@@ -1,7 +1,5 @@
 """Hashes of values: the same by every path through the code, and as a plain program computes."""
 
-from __future__ import annotations
-
 import random
 from hashlib import blake2b
 from itertools import combinations

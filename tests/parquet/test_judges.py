@@ -1,7 +1,5 @@
 """Readers that are not us take files and statistics written here for what they are."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal

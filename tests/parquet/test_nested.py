@@ -1,7 +1,5 @@
 """Walks over nested types see the leaves that Parquet stores, in its order."""
 
-from __future__ import annotations
-
 import io
 
 import pyarrow as pa

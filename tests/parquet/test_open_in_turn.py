@@ -1,7 +1,5 @@
 """The files of a bin are opened in their order, small ones whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

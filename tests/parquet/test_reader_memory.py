@@ -1,7 +1,5 @@
 """Reading a file takes the memory of a few row groups, not of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

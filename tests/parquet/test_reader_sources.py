@@ -1,7 +1,5 @@
 """A reader keeps what it found in the latest file, but each file is read by its own schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Null counts that are read from the bytes of a footer."""
 
-from __future__ import annotations
-
 import io
 
 import pyarrow as pa

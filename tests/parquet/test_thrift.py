@@ -1,7 +1,5 @@
 """The compact codec: round trips, the examples of the protocol, and hostile input."""
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays of memory equal those that Arrow makes of values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Names of columns: with dots, spaces, backticks and commas."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

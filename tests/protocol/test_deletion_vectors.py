@@ -1,7 +1,5 @@
 """Deletion vectors: the published vectors, both formats, and every kind of broken bytes."""
 
-from __future__ import annotations
-
 import random
 import struct
 import uuid

@@ -1,7 +1,5 @@
 """Tables that break a rule of Iceberg compatibility themselves are refused by name."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Log file names: each kind there and back, and what is left alone."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

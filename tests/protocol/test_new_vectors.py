@@ -1,7 +1,5 @@
 """Deletion vectors that we write, read again; and the statistics of their files."""
 
-from __future__ import annotations
-
 import json
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Partition values in the form of the protocol, and texts that are not in it."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import given

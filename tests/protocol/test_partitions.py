@@ -1,7 +1,5 @@
 """Partition values: every form of every type, and the map that carries them."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal

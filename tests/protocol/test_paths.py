@@ -1,7 +1,5 @@
 """Paths: one decoding, both escapings, absolute names in one spelling."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote, unquote_to_bytes
 

@@ -1,7 +1,5 @@
 """Values as Delta on Spark 4.4.0 writes them; where ours differ, the test says why."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """JSON statistics to structs: every type, and texts that only the slow way can read."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math

@@ -1,7 +1,5 @@
 """The names that Delta writers give to their files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Bounds of variants are merged only where all readers sort them in the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Files cannot have void in arrays, maps and structs alone: such tables are refused at once."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 Each takes a fresh, empty store whose root may not exist yet.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote

@@ -1,7 +1,5 @@
 """An S3 server for the tests of commits, one for the whole run."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Small servers of SFTP and WebHDFS on this machine, for the files of a directory."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

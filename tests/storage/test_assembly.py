@@ -1,7 +1,5 @@
 """Files put together from written bytes and ranges of other files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every kind of store keeps every promise of the seam."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files copied from one store to another."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables on S3 whose writers agree in DynamoDB: ours, and delta-rs as long as it spoke to it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """No error of the system gets past the mapping, and each lands in the right place."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Addresses to stores, and credentials that nobody gets to see."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dry runs do not write, meters count, faulty stores fail on purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``make catalog-servers`` builds it, which takes 25 minutes; tests only use what was built.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

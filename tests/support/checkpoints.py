@@ -1,7 +1,5 @@
 """What the tests of checkpoints share: small tables, a run, and what lies in the files."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

@@ -1,7 +1,5 @@
 """A clock for tests."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid

@@ -1,7 +1,5 @@
 """An external store of commit entries in memory, and one that fails on demand."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

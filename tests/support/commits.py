@@ -1,7 +1,5 @@
 """Commit a version as a transaction does, without what is around it."""
 
-from __future__ import annotations
-
 from deltactl.log.committers.committer import CommitFacts, Committer
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.committers.settle import settle_commit

@@ -1,7 +1,5 @@
 """Tables to be checked, and ways to damage what lies in their store."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Write deletion vectors, which the program only reads."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A store that takes several spellings of a name for one file, as the file system of macOS does."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Read a file's footer as the program does before it asks for columns."""
 
-from __future__ import annotations
-
 import pyarrow.parquet as pq
 
 from deltactl.parquet.broken_footers import find_broken_footers

@@ -1,7 +1,5 @@
 """Logs written by hand, a commit a dictionary of actions, with file times of our choice."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

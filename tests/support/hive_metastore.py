@@ -3,8 +3,6 @@
 As a program: run each line of standard input, a JSON text, as SQL, and print its rows as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Jars that are compiled from one file of the tests, once for each version of it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Validates JSON against the schemas of docs/schemas: the few keywords that they use, strictly."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -3,8 +3,6 @@
 Which kind has which name is chance, so the order of names says nothing about what is worth work.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

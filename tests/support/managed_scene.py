@@ -1,7 +1,5 @@
 """A small table whose commits a catalog in memory decides."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

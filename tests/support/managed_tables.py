@@ -4,8 +4,6 @@ The catalog decides commits: a commit is a file below ``_delta_log/_staged_commi
 catalog ratifies, and that somebody publishes later. Source: PROTOCOL.md, "Catalog-managed tables".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

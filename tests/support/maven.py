@@ -1,7 +1,5 @@
 """Jars from Maven for tests, copied once into a cache outside the project."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

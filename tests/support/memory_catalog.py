@@ -1,7 +1,5 @@
 """A catalog in memory that ratifies the commits of one table, and is told how to fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from threading import RLock
 

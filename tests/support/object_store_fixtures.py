@@ -1,7 +1,5 @@
 """Running object stores as fixtures: one of each kind for a worker of the tests."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Tables whose log names files by texts of the test's choosing, and models of their readers."""
 
-from __future__ import annotations
-
 import json
 import os
 import posixpath

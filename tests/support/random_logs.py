@@ -1,7 +1,5 @@
 """Random logs, and the model of dictionaries that a snapshot of them has to equal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

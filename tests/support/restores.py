@@ -1,7 +1,5 @@
 """Tables that tests restore, and what they read of them before and after."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run an operation on a store, as most tests do: warnings are ignored, and nothing waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Tables on disk whose first ``metaData`` has no schema, as Delta Live Tables writes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Delta on Spark on S3: the jars of S3A, and a log store that is safe beside other writers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """What Spark's UI shows: its pages and its REST interface."""
 
-from __future__ import annotations
-
 import json
 from typing import Final
 from urllib.request import urlopen

@@ -3,8 +3,6 @@
 Imports nothing but the standard library: Spark's workers load it by name.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -5,8 +5,6 @@ is ratified, here in memory, and later published: copied to ``_delta_log/N.json`
 PROTOCOL.md, "Catalog-managed tables".
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Callable

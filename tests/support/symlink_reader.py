@@ -4,8 +4,6 @@ Every file of a partition's folder counts unless its name begins with `_` or `.`
 path of a data file, taken as it is; partition values come from the folder's name alone.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints of tables written by hand: actions as Parquet."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Small tables by five axes: the shape of the log, features, layout, properties, the version."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping

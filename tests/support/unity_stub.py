@@ -4,8 +4,6 @@ The answers have the keys of the models of ``unitycatalog-client`` 0.7.0. 64-bit
 strings, as servers write them; these models refuse that.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

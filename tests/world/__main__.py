@@ -5,8 +5,6 @@ python -m tests.world --seed 42 --count 1      one of them
 python -m tests.world --seed 42 --steps 1,4,7  the same with these steps alone
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

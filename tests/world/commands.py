@@ -1,7 +1,5 @@
 """deltactl's commands with random options."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final

@@ -4,8 +4,6 @@ python -m tests.world.reverts            all of them; prints the seed that finds
 python -m tests.world.reverts clock      those whose names have this text
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence

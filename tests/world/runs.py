@@ -1,7 +1,5 @@
 """How a command runs: by a clock that may be wrong, and with what happens meanwhile."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final, get_args
 

@@ -4,8 +4,6 @@ A path is relative to the space, and begins with the name of a place: ``t/p=DE/p
 Nothing here uses deltactl's stores: producers, backups and readers work on the files themselves.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each step is a general action; its parameters are chance. A step that cannot be taken is skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final

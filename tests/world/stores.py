@@ -1,7 +1,5 @@
 """Lets deltactl run in a world: its stores, its clock, its ids and its threads are the world's."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """A few worlds for every run of the tests; ``make world`` goes on for an hour."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

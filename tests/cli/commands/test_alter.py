@@ -1,7 +1,5 @@
 """``deltactl alter``."""
 
-from __future__ import annotations
-
 import json
 import os
 from copy import copy

@@ -1,7 +1,5 @@
 """`deltactl check` from the shell: whole outputs, exit statuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

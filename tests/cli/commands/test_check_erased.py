@@ -1,7 +1,5 @@
 """`deltactl check --erased` from the shell: a value is erased by the commands that it prints."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

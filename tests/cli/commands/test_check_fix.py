@@ -1,7 +1,5 @@
 """`deltactl check --fix` from the shell."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`deltactl checkpoint` from the shell: whole outputs, exit statuses, nothing changed by a look."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """``deltactl clone``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

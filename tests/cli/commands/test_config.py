@@ -1,7 +1,5 @@
 """Settings: their order, files and profiles, and what ``deltactl config`` says of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`deltactl generate-manifest` from the shell: whole outputs, exit statuses."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

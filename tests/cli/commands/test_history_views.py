@@ -1,7 +1,5 @@
 """``describe-history``: two versions compared, a partition's commits, commits as they come."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``deltactl maintain``: several tables, one plan; output, exit statuses, policy, metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

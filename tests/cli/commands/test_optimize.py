@@ -1,7 +1,5 @@
 """`deltactl optimize` from the shell: whole outputs, exit statuses, nothing changed by a look."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`deltactl optimize` on Spark from the shell: real Java, whole processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`deltactl register` from the shell: outputs and exit statuses. The catalogs have other tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command for several tables, which does what the last part of a table's name says."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

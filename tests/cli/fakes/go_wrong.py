@@ -1,7 +1,5 @@
 """A command that fails in the way that it is told to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import deltactl

@@ -1,7 +1,5 @@
 """``optimize`` with one more option, which is one field and one use of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from deltactl.cli.options.common import TableArgument

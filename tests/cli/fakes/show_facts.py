@@ -1,7 +1,5 @@
 """A command that shows what it was given."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 

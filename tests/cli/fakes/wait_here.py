@@ -1,7 +1,5 @@
 """A command that waits for a signal, in good order or not."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Several tables in one run: each told apart, one exit status, a failure stays with its table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """``--report``: one page that needs nothing else, says what JSON says, and lets no table act."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

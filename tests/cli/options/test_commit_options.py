@@ -1,7 +1,5 @@
 """``--user-name``, ``--user-metadata`` and ``--commit-info`` in each command that commits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

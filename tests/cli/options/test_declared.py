@@ -1,7 +1,5 @@
 """An option is one field: the command line and the settings take it from its class."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import partial

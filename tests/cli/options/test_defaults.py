@@ -1,7 +1,5 @@
 """Each default is written once: signatures and help read it from the class that has it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 

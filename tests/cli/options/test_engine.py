@@ -1,7 +1,5 @@
 """Choosing an engine from the shell, on machines with and without what Spark needs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts of operations name options: by flag on the command line, by keyword in the library."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A new option is one field and one use of it; everything else is made from the field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

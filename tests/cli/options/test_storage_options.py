@@ -1,7 +1,5 @@
 """Secrets that stay off the command line, and the rate of requests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``--timeout``: stopped as by a signal, what is finished kept; ended hard when that takes long."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

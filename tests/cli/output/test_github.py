@@ -1,7 +1,5 @@
 """``-o github`` and ``-o junit``: what a CI server reads, whatever tables are named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """What goes to stderr: a log that programs can read, told apart by run; progress in four forms."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The schemas of the output. Every run of the ``cli`` fixture is held against them as well."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

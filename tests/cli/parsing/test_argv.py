@@ -1,7 +1,5 @@
 """Printed commands can be pasted into the shell that printed them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each code that the program prints has a row in the registry, and ``explain`` shows it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

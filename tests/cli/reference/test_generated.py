@@ -1,7 +1,5 @@
 """Completions and manual pages: fresh, rendered by man, and loaded by real shells."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

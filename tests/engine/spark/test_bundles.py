@@ -1,7 +1,5 @@
 """How tasks are packed for Spark."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """A Spark Connect server that does not answer: PySpark alone would try for ten minutes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

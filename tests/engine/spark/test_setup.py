@@ -1,7 +1,5 @@
 """Before the first task: settings of a session, the package that is shipped, and the probe."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

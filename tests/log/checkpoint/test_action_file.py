@@ -1,7 +1,5 @@
 """The keys of rows are digested in another thread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

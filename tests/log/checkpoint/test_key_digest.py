@@ -1,7 +1,5 @@
 """The digest of the keys of rows does not depend on how they are divided into batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

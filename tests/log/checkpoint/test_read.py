@@ -1,7 +1,5 @@
 """Statistics of checkpoints: as text, as structs, or both by halves."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

@@ -1,7 +1,5 @@
 """A checkpoint file with other rows than were written is found, whatever its row groups are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

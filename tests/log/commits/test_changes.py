@@ -1,7 +1,5 @@
 """Rows and files of commits, counted from their actions."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

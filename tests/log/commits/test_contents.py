@@ -1,7 +1,5 @@
 """Commits are read once, kept up to a limit, and never confused with those of another table."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.log.commits import contents

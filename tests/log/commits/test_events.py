@@ -1,7 +1,5 @@
 """Events that were collected while a snapshot was read are those of a scan alone."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

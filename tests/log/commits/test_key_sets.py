@@ -1,7 +1,5 @@
 """Equal keys get equal codes, and other keys other codes; a set knows its keys, few or many."""
 
-from __future__ import annotations
-
 from collections import Counter
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Errors name the file and the line; what is no error is read, however it is written."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A scan gives each commit once to each visitor, and parses only what one of them needs."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.errors import CorruptLogError, LogGapError, ObjectNotFoundError

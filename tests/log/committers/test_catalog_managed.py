@@ -1,7 +1,5 @@
 """Commits that a catalog ratifies: no version is lost or doubled, whatever fails and when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Commits by an external store: one winner, whole, whatever breaks off where."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor

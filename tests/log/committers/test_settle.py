@@ -1,7 +1,5 @@
 """After a put that succeeded, the commit is read again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

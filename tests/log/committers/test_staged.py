@@ -1,7 +1,5 @@
 """Every command works on a table whose newest commits only its committer knows."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

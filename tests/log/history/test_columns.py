@@ -1,7 +1,5 @@
 """Rows of the history have only values that JSON has, whatever the commitInfo contains."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A history by path looks for catalogManaged in few files, and is not misled by a stale one."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Log cleanup: what goes, what stays, and that no version inside the retention is lost."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

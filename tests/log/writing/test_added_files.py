@@ -1,7 +1,5 @@
 """A commit proves that the files that it adds exist."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

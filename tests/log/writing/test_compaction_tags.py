@@ -3,8 +3,6 @@
 A delete that lost against our commit is replayed on our output, by the tags and vectors alone.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One commit of a rearrangement, without the optimize around it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

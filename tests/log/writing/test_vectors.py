@@ -1,7 +1,5 @@
 """Which tables may have vectors written, and where rows of inputs are in an output."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """``alter --drop-feature``: what is left of a feature, and who could still use it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``alter``: properties, and the features that they need."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

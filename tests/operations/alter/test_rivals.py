@@ -1,7 +1,5 @@
 """Another writer commits between two commits of an alter."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

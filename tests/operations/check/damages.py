@@ -1,7 +1,5 @@
 """Ways to damage the table of ``tests.support.damage``, each with the code of its finding."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

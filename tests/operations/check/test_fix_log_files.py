@@ -1,7 +1,5 @@
 """``check --fix checksum`` and ``last-checkpoint`` write files of the log anew."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``check --fix missing-files`` and ``missing-vectors``: only what is certainly lost leaves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``check`` finds files that a remove names by another text, and ``--fix`` removes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``check --fix stats``: statistics that are missing, too short or wrong are computed again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`check`: lost commits behind a checkpoint, commits that contradict themselves, older versions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """``check --proofs``: digests of rows that layout runs stored, calculated again."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`check`: features in the wrong list, and schemas that can be read and are wrong all the same."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """`check` of row ids: where row tracking is enabled, and where it is only supported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`check`: each kind of damage is found under its code, and its sound twin is not."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """How a check goes about it: few requests, nothing written, and going on where it was stopped."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`check` of schemas, protocols and features."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

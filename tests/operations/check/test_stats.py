@@ -1,7 +1,5 @@
 """What counts as a contradiction between statistics and rows, and what does not."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math

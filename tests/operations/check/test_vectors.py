@@ -1,7 +1,5 @@
 """`check` of deletion vectors: descriptors that lead nowhere, and which file a finding names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

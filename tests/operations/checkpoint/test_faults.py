@@ -1,7 +1,5 @@
 """What dies, fails or lies at any store call of a checkpoint, and what the table is afterwards."""
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable

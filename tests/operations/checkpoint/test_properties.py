@@ -1,7 +1,5 @@
 """A checkpoint at any version plus the commits after it is the table, whatever the log."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

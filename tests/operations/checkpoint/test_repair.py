@@ -1,7 +1,5 @@
 """`--repair`: truncated, missing and wrong files are reported, then rebuilt from the log."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a checkpoint holds, which kind is written, and what makes it be refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

@@ -1,7 +1,5 @@
 """What dies or fails at any store call of a clone, in the source or in the target."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clones from local files to an object store, inside it, and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

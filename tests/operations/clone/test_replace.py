@@ -1,7 +1,5 @@
 """``clone --shallow --replace``: over an existing shallow clone of the same source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

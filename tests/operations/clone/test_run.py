@@ -1,7 +1,5 @@
 """``clone``: what the target gets, what is refused, and how a run continues."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

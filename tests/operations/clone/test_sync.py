@@ -1,7 +1,5 @@
 """``clone --deep --sync``: an earlier clone is brought up to its source."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

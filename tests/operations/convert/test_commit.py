@@ -1,7 +1,5 @@
 """The commit of a conversion: races, crashes, and the mark of a converted table."""
 
-from __future__ import annotations
-
 import io
 import json
 import uuid

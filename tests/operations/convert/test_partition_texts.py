@@ -1,7 +1,5 @@
 """Directory texts of every type become values that delta-rs and DuckDB read."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Directories of many writers become tables that every reader reads alike, or nothing at all."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Columns and partitions of converted directories: which there are, and of which types."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import shutil

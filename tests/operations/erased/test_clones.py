@@ -1,7 +1,5 @@
 """Clones that are recorded in a table are searched too, and a table that nothing may change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from urllib.parse import unquote

@@ -1,7 +1,5 @@
 """A store that fails at any call: the search fails or says so, and never that a value is erased."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Values in the manifests of Iceberg metadata: bounds, truncated or not, and partition values."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

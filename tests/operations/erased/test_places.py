@@ -1,7 +1,5 @@
 """A value is found in the place that it is in, and nowhere else."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The search of a table with a million live files, of which partition values exclude all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

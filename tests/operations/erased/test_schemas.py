@@ -1,7 +1,5 @@
 """A column is followed through renames, drops and changes of its type; rows are read in batches."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The spellings of values in texts, and what looks like them."""
 
-from __future__ import annotations
-
 import json
 import re
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Comparisons of random logs equal what a naive model of the log says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

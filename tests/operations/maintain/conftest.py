@@ -1,7 +1,5 @@
 """Small tables have enough work, as large ones have."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.operations.maintain import candidates, upkeep

@@ -1,7 +1,5 @@
 """Budgets: what is parsed, what is used up, when a token is set."""
 
-from __future__ import annotations
-
 import threading
 from datetime import timedelta
 

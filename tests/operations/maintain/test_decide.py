@@ -1,7 +1,5 @@
 """The ranking and the cut, over actions without a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """A small simulated fleet, local and on MinIO; ``make fleet`` has 300 tables and three seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

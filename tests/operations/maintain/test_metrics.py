@@ -1,7 +1,5 @@
 """The Prometheus text, read back by the rules of exposition format 0.0.4."""
 
-from __future__ import annotations
-
 import re
 
 from deltactl.operations.maintain.actions import TableFacts

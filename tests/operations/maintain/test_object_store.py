@@ -1,7 +1,5 @@
 """A lake on MinIO: requests are predicted, measured, and held within their budget."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The policy: texts of a file become values, with defaults written once in each form."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What maintain does to tables: order, limits, hot partitions, failures, resuming, leases."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

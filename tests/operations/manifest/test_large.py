@@ -1,7 +1,5 @@
 """Manifests of tables that do not fit the memory equal those of tables that do."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

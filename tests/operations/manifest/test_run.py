@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - statements are compared whole
 """Manifests say what the snapshot says: read as Hive reads them, they give the table's rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os

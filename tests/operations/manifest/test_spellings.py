@@ -1,7 +1,5 @@
 """Partitions whose directories some file systems take for one."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.errors import SafetyError

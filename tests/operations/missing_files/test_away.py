@@ -1,7 +1,5 @@
 """A shallow clone whose source is away: a restore must not omit all rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that a version needs and that are missing, as a restore finds them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows that other writers delete while an optimize runs are deleted from its outputs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

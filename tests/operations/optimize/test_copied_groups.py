@@ -1,7 +1,5 @@
 """Which row groups and columns are copied, by features of the table and facts of the footers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable

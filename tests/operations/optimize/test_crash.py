@@ -4,8 +4,6 @@ Calls are counted over the whole run, those of the workers included: the store i
 address, which is how workers open it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

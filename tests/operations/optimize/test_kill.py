@@ -1,7 +1,5 @@
 """The real process, killed or asked to stop while it optimizes a table on a disk."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

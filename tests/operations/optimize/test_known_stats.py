@@ -1,7 +1,5 @@
 """Null counts of lists and maps are merged only if those of all inputs are known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

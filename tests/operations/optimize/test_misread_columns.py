@@ -1,7 +1,5 @@
 """Faults of the reader, and files with columns that fit no schema, do not lose values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Other writers commit between the snapshot and the commit of an optimize."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The result of a task says where the live rows of each input begin in the output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pyarrow.parquet as pq

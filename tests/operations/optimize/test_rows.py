@@ -1,7 +1,5 @@
 """Optimize keeps the multiset of rows, and leaves nothing for a second run, on random tables."""
 
-from __future__ import annotations
-
 import datetime as dt
 import string
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What each option of optimize chooses, and exactly what is committed."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

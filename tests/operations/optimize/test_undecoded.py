@@ -1,7 +1,5 @@
 """Columns whose type is not decoded: row groups are copied, and no command is stopped by them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

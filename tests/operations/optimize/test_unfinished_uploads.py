@@ -1,7 +1,5 @@
 """Outputs that optimize uploads to S3 in parts: whatever ends it, no part stays for good."""
 
-from __future__ import annotations
-
 import functools
 import re
 import signal

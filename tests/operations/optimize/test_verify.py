@@ -4,8 +4,6 @@ Each mutation is injected at one place, and the test says which verification cat
 `full` catches all of them: it shares no conversion of values with the reader.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator

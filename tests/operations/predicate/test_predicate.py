@@ -1,7 +1,5 @@
 """Predicates: what they match, what they refuse and how they say so."""
 
-from __future__ import annotations
-
 import operator
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Of any history: restore, then restore back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

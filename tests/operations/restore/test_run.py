@@ -1,7 +1,5 @@
 """``restore``: what comes back, what never goes back, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

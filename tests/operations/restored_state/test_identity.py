@@ -1,7 +1,5 @@
 """High-water marks of identity columns after a restore."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Protocol, metadata and domains after a restore: what comes back, and what never goes back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

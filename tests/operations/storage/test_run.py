@@ -1,7 +1,5 @@
 """What the files of a table are for, compared with a dry run of vacuum and with the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Files that noted shallow clones use stay; a clone that cannot be read stops the vacuum."""
 
-from __future__ import annotations
-
 import re
 from copy import copy
 from typing import Any

@@ -1,7 +1,5 @@
 """What dies or fails at any store call of a vacuum, those of its workers included."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

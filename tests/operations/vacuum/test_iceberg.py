@@ -1,7 +1,5 @@
 """Vacuums of UniForm tables: Iceberg clients still read what the newest Iceberg metadata name."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A vacuum spares what the other runs that hold a lease may be writing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 

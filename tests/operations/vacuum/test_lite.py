@@ -1,7 +1,5 @@
 """By the log alone: what lite finds, where it refuses, and `_last_vacuum_info` as in Spark."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Vacuums of tables on disk: links, empty folders, inventories, and the peers as judges."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Path texts that readers take for different files: vacuum keeps each of these files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

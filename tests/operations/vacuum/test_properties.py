@@ -1,7 +1,5 @@
 """Random lives of tables: no file that a version worth keeping needs is ever in a plan."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

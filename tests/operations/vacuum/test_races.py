@@ -1,7 +1,5 @@
 """Other writers at work between the plan and the deletes."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

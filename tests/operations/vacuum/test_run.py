@@ -1,7 +1,5 @@
 """What a vacuum removes and what it keeps, on tables in memory whose files have ages."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

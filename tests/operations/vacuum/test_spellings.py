@@ -1,7 +1,5 @@
 """Vacuums where a file system takes several names for one file, or the log and files differ."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The journal, the quarantine, and the way back."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Files that no action in the log names: who may remove them, and in which tables."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

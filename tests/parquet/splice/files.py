@@ -1,7 +1,5 @@
 """Parquet files of several writers, to copy from."""
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 import json

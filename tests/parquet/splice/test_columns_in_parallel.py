@@ -1,7 +1,5 @@
 """Columns of a row group that several threads encode: the same file as from one thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path

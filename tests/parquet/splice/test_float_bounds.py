@@ -1,7 +1,5 @@
 """Floats that are copied without being read: no reader skips the output where it read an input."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

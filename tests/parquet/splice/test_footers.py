@@ -1,7 +1,5 @@
 """Footers that lie: such a file is encoded if it can be read; otherwise its bin fails by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of Polars, spliced, and read by Polars. It runs in an environment of its own."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of several writers, spliced: same rows, same bytes, same statistics as by encoding."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ranges that the kernel copies, and what happens where it cannot."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

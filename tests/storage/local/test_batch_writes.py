@@ -1,7 +1,5 @@
 """Many files of a disk put together: what is seen when, and what is left where it goes wrong."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

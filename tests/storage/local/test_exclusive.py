@@ -1,7 +1,5 @@
 """One winner for each name, whatever the file system can and cannot do."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import multiprocessing

@@ -1,7 +1,5 @@
 """What only a file system has: links, checksums beside files, permissions, odd names."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """How many requests commands need, counted by a proxy on the way to the server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The rate of requests settles where the store allows it."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

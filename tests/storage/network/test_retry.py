@@ -1,7 +1,5 @@
 """What may be sent again is, with growing pauses, and nothing else."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -4,8 +4,6 @@ A server is a row of ``SERVERS``: how to reach a table through the proxy, and wh
 an object there.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The server is moto behind a proxy that lets one write in at a time: its own cond
 then write.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """Copies of listed files: made once, as good as the listing, gone when nobody needs them."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 import tempfile

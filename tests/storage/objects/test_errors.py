@@ -1,7 +1,5 @@
 """What goes wrong with object stores is said in words that help, and ends with exit 8."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Old versions of objects are listed, counted and read on each kind of store that keeps them."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 

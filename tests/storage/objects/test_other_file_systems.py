@@ -1,7 +1,5 @@
 """Tables on file systems that only fsspec knows are read, and never changed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which stores are trusted with commits, which are tried out first, and which are refused."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import stat

@@ -1,7 +1,5 @@
 """Random access by few requests."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables on SFTP and WebHDFS: a version has one winner, and no reader sees a part of a file."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping

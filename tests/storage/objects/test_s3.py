@@ -1,7 +1,5 @@
 """What is S3's own, against real servers."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """The file system of S3: which settings it takes, and what it does not repeat."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Parts of an upload to S3: sent or copied one after the other, and completed in this order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is alike on every kind of object store, against real servers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

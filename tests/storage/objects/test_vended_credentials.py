@@ -1,7 +1,5 @@
 """Credentials of a catalog, on servers: they end, and are replaced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

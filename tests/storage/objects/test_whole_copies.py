@@ -1,7 +1,5 @@
 """Whole objects copied by the service, or streamed, against real servers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

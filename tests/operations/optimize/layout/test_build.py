@@ -1,7 +1,5 @@
 """How much memory and how many workers each cluster has."""
 
-from __future__ import annotations
-
 import pytest
 
 from deltactl.engine.local import count_cores

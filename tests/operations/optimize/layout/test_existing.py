@@ -1,7 +1,5 @@
 """Plain runs: files placed by an earlier run keep their layout, and new ones join it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What lookups are expected to skip, and what they skip after the run."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

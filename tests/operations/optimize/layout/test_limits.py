@@ -1,7 +1,5 @@
 """Clusters and ``--max-bytes``: divided where it helps, otherwise named with what to do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

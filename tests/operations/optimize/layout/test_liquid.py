@@ -1,7 +1,5 @@
 """Tables with their own clustering columns: cubes, tags and commits are those of Delta on Spark."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

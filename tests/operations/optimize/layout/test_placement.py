@@ -1,7 +1,5 @@
 """Ranks, curves, tiles: pure functions over columns."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import math

@@ -1,7 +1,5 @@
 """A layout run: the rows stay, their files change, and a next run has nothing to do."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """The sample of the layout columns: its memory is bounded if strings are long or rows are wide."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

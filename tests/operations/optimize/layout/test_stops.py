@@ -1,7 +1,5 @@
 """A run that is stopped: the cluster being placed is dropped, and the report has what is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
