@@ -2,13 +2,14 @@
 
 import json
 import os
-from copy import copy
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltactl.errors import InterruptedRunError, StorageError
+from deltactl.errors import StorageError
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.storage.local.store import LocalStore
@@ -71,25 +72,23 @@ def test_json_of_several_tables(cli: RunCli, table: TableBuilder, tmp_path: Path
         assert envelope["result"]["properties"] == {"b": {"before": None, "after": "c=d"}}
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(StorageError("it is full"), 8), (InterruptedRunError("interrupted"), 130)]
-)
-@pytest.mark.parametrize(
-    "words", ["alter --drop-feature vacuumProtocolCheck", "check --fix stats"], ids=str
-)
+@pytest.mark.parametrize(("error", "code"), [("full", 8), ("interrupted", 143)])
+@pytest.mark.parametrize("words", ["alter --drop-feature vacuumProtocolCheck", "check --fix stats"])
 def test_an_error_after_a_commit_names_what_was_committed(
-    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, error: Any, code: int
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, error: str, code: int
 ) -> None:
     monkeypatch.setattr(fixes_stats, "_FILES_A_COMMIT", 1)
     commit, versions = Transaction.commit, list[int]()
 
-    def fail_the_third(transaction: Transaction, draft: Any) -> Any:
+    def stop_after_two(transaction: Transaction, draft: Any) -> Any:
         if len(versions) == 2:
-            raise copy(error)
+            raise StorageError("full")
         versions.append(commit(transaction, draft).version)
+        if len(versions) == 2 and error == "interrupted":
+            signal.raise_signal(signal.SIGTERM)
         return transaction.base
 
-    monkeypatch.setattr(Transaction, "commit", fail_the_third)
+    monkeypatch.setattr(Transaction, "commit", stop_after_two)
     for name, options in (("one", ()), ("two", ("-o", "json"))):
         versions.clear()
         table = LocalStore(str(tmp_path / name))
@@ -97,12 +96,13 @@ def test_an_error_after_a_commit_names_what_was_committed(
         builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}], stats=None)
         command, *rest = words.split()
         ran = cli(command, name, *rest, "--yes", *options)
-        said = f"{error.message}; committed before this: version 2, 3"
-        assert (ran.code, f"error: {said}\n" in ran.err) == (code, True)
+        said = f"error: {error}.*; committed before this: version 2, 3\n"
+        assert (ran.code, bool(re.search(said, ran.err))) == (code, True)
         if options:
             found = json.loads(ran.out)
-            assert (found["error"]["message"], found["result"]["versions"]) == (said, [2, 3])
-            assert (found["version_after"], "rerun" in found["error"]["hint"]) == (3, True)
+            assert f"error: {found['error']['message']}\n" in ran.err
+            assert (found["version_after"], found["result"]["versions"]) == (3, [2, 3])
+            assert "Rerun" in found["error"]["hint"] or "then rerun" in found["error"]["hint"]
         else:
             assert "in version 3" in ran.out
 
