@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -46,6 +46,12 @@ STORED_FILES: Final = pa.schema(
 """Adds and removes: ``removed_ms`` is the time of a remove, ``of`` the index of the log file."""
 
 _FILES_AT_ONCE: Final = 256
+_PLACES: Final[Mapping[type, LogPlace]] = {
+    CommitFile: "commits",
+    CompactedFile: "commits",
+    CheckpointFile: "checkpoints",
+    ChecksumFile: "checksums",
+}
 _FILE_ACTIONS: Final = (b'{"add":', b'{"remove":')
 
 
@@ -128,15 +134,7 @@ def _place_of(name: str) -> LogPlace:
         return "commits"
     if directory.endswith(SIDECAR_DIR):
         return "checkpoints"
-    match parse_log_name(base):
-        case CommitFile() | CompactedFile():
-            return "commits"
-        case CheckpointFile():
-            return "checkpoints"
-        case ChecksumFile():
-            return "checksums"
-        case _:
-            return "other files of the log"
+    return _PLACES.get(type(parse_log_name(base)), "other files of the log")
 
 
 def _read_json(store: Store, part: StoredActions, metadata: Metadata | None) -> None:

@@ -102,7 +102,7 @@ class FileSearch:
 
     def _others(self, live: pa.ChunkedArray) -> pa.Table:
         """Return the files that are not live, of the log, or deletion vectors; search the names."""
-        known, every = self.named["name"], self._with_elsewhere()
+        every = self._with_elsewhere()
         is_live = pc.is_in(every["name"], value_set=locate_known(self.snapshot.store, live))
         is_out = pc.or_(is_live, pc.or_(log_mask(every["name"]), _checksum_mask(every["name"])))
         files = every.filter(pc.invert(is_out)).combine_chunks()
@@ -110,26 +110,25 @@ class FileSearch:
         is_kept = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         stripped = pc.replace_substring_regex(names, rf"^{QUARANTINE_DIR}/[^/]*/", "")
         of_table = pc.if_else(is_kept, stripped, names)
-        places = _find_places(names, of_table, pc.is_in(of_table, value_set=known))
+        rows = pc.index_in(of_table, value_set=self.named["name"])
+        places = _find_places(names, of_table, rows.is_valid())
         self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += count_true(is_vector)
-        with_values = self.named.filter(self.named["partition_values"].is_valid())
-        rows = pc.index_in(of_table, value_set=with_values["name"])
         return _as_files(
             len(names),
             places,
             name=names,
             size_bytes=files["size_bytes"],
-            partition_values=with_values["partition_values"].take(rows),
+            partition_values=self.named["partition_values"].take(rows),
             until_ms=self._find_ends(names),
         ).filter(pc.invert(is_vector))
 
     def _with_elsewhere(self) -> pa.Table:
         """Return all files of the listing, and those elsewhere, as of a shallow clone."""
-        known = pc.unique(self.named["name"])
-        texts = known.filter(pc.match_substring_regex(known, "^(?:/|[^/]*:)")).to_pylist()
-        elsewhere = pa.array(filter(is_absolute, texts), pa.string())
+        known = self.named["name"]
+        texts = pc.unique(known.filter(pc.match_substring_regex(known, "^(?:/|[^/]*:)")))
+        elsewhere = pa.array(filter(is_absolute, texts.to_pylist()), pa.string())
         files = pa.table({"name": elsewhere})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
@@ -139,7 +138,8 @@ class FileSearch:
         run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
         at = pc.index_in(run_ids, value_set=pa.array(list(runs), pa.string()))
         ends = pa.array(list(runs.values()), pa.int64()).take(at)
-        removed = self.named.select(["name", "removed_ms"]).sort_by([("removed_ms", "descending")])
+        removed = self.named.filter(self.named["removed_ms"].is_valid())
+        removed = removed.select(["name", "removed_ms"]).sort_by([("removed_ms", "descending")])
         with suppress(UsageError):  # an invalid property
             retention_ms = self.snapshot.properties.deleted_file_retention_ms
             last = removed["removed_ms"].take(pc.index_in(names, value_set=removed["name"]))

@@ -43,8 +43,11 @@ def search_log(
     sought: Sought,
     found: Found,
 ) -> pa.Table:
-    """Search all files of the log; return what they name, once, as rows of ``NAMED``."""
-    seen, named = SeenKeys(), [NAMED.empty_table()]
+    """Search all files of the log; return what they name, once, as rows of ``NAMED``.
+
+    Rows with partition values come first.
+    """
+    seen, named, bare = SeenKeys(), [NAMED.empty_table()], [NAMED.empty_table()]
     latest, ends = DeltaLog.commit_file(snapshot.version), dict[str, int]()
     with suppress(UsageError):  # an invalid property: the end is not known
         ends = find_ends(snapshot, files, found.now_ms)
@@ -53,10 +56,12 @@ def search_log(
         search_actions(found, part, part.place, sought, ends=ends, latest=latest)
         columns = (part.actions[name] for name in NAMED.names[1:])
         rows = pa.table([locate_known(snapshot.store, part.actions["path"]), *columns], NAMED)
-        named.append(rows.filter(seen.take(_identify(rows))))
+        new = rows.filter(pc.and_(seen.take(_identify(rows)), rows["name"].is_valid()))
+        has_values = new["partition_values"].is_valid()
+        named.append(new.filter(has_values))
+        bare.append(new.filter(pc.invert(has_values)))
     found.counts["log_files"] += len(files)
-    rows = pa.concat_tables(named)
-    return rows.filter(rows["name"].is_valid())
+    return pa.concat_tables([*named, *bare])
 
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:
