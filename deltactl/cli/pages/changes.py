@@ -148,9 +148,12 @@ def describe_alter(report: AlterReport) -> Iterator[Section]:
     if report.dry_run:
         yield from describe_alter_plan(report.plan)
         return
-    title = Tone.GOOD("Altered the table"), f" in version {report.version_after}"
     if report.error is not None:
-        title = Tone.BAD("Altered a part"), f" in version {report.version_after}"
+        planned = [("planned", ", ".join(_describe_steps(report.plan.steps)))]
+        done = f" in version {', '.join(map(str, report.versions))}"
+        yield Section((Tone.BAD("Not completely altered"), done), facts=planned)
+        return
+    title = Tone.GOOD("Altered the table"), f" in version {report.version_after}"
     yield from _describe_alter(title, report.plan)
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.engine.base import CancelToken
-from deltactl.errors import ConflictError, DeltactlError, InterruptedRunError, SafetyError
+from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.options import AlterOptions
@@ -171,17 +170,6 @@ def test_a_file_that_cannot_be_read_keeps_column_mapping() -> None:
     assert Table("x", store=builder.store).snapshot().version == 1
     left = {name for batch in builder.store.walk() for name in batch if name.endswith(".parquet")}
     assert left == {first, second}
-
-
-def test_a_run_can_be_stopped_between_two_commits() -> None:
-    builder, cancel = new_table("vacuumProtocolCheck"), CancelToken()
-    store = BeforeCommit(builder.store, "Empty Commit", cancel.set)
-    with pytest.raises(InterruptedRunError) as stopped:
-        options = AlterOptions(drop_feature="vacuumProtocolCheck")
-        run_on(store, alter_table, options, cancel=cancel)
-    assert stopped.value.is_part_done
-    assert stopped.value.message.endswith("; committed before this: version 2")
-    assert Table("x", store=builder.store).snapshot().version == 2
 
 
 def test_what_optimize_leaves_keeps_column_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
