@@ -6,7 +6,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from tests.support import table_values
 from tests.support.table_builder import from_z85
 from tests.world.spaces import Entry, Space
 
@@ -36,32 +37,14 @@ class UnreadableError(Exception):
 
 
 @dataclass
-class State:
-    """A version: live files and tombstones by (path, id of the deletion vector)."""
+class State(table_values.State):
+    """A version; within a commit, the order of actions means nothing."""
 
-    version: int = -1
     protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
-    files: dict[tuple[str, str], Action] = field(default_factory=dict)
-    tombstones: dict[tuple[str, str], Action] = field(default_factory=dict)
-    txns: dict[str, int] = field(default_factory=dict)
 
-    def apply(self, actions: list[Action]) -> None:
-        # Within a commit, the order of actions means nothing.
-        for action in sorted(actions, key=lambda action: "add" in action):
-            for name, body in action.items():
-                if name == "metaData":
-                    self.metadata = body
-                elif name == "protocol":
-                    self.protocol = body
-                elif name == "txn":
-                    self.txns[body["appId"]] = body["version"]
-                elif name == "add":
-                    self.files[_key(body)] = body
-                    self.tombstones.pop(_key(body), None)
-                elif name == "remove":
-                    self.files.pop(_key(body), None)
-                    self.tombstones[_key(body)] = body
+    def apply(self, actions: Iterable[Action]) -> None:
+        super().apply(sorted(filter(None, actions), key=lambda action: "add" in action))
 
     def copy(self) -> State:
         return replace(
@@ -71,11 +54,6 @@ class State:
     @property
     def properties(self) -> dict[str, str]:
         return dict(self.metadata.get("configuration") or {})
-
-
-def _key(body: Action) -> tuple[str, str]:
-    vector = body.get("deletionVector") or {}
-    return body["path"], str([vector.get(n) for n in ("storageType", "pathOrInlineDv", "offset")])
 
 
 class Reader:
