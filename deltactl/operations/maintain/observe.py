@@ -7,6 +7,7 @@ few arrays. So any number of tables can be observed with the memory for the larg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -28,11 +29,13 @@ from deltactl.operations.maintain.upkeep import (
     find_cleanup,
     find_manifest,
     find_vacuum,
+    vacuum_options,
 )
 from deltactl.operations.optimize.candidates import load_files
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
+from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.storage.network.counts import requests_sent
 from deltactl.units import format_size
 
@@ -81,6 +84,7 @@ def observe_table(
     ``sums_tombstones``: also read the tombstones of the checkpoint, for the metrics.
 
     Raises:
+        SafetyError: the policy's retention is less than the table's.
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
     policy = _allowed_policy(log, policy, context)
@@ -114,6 +118,9 @@ def _look(
     snapshot = log.snapshot(visitors=[events, z_orders])
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
+    if policy.retain is not None and "vacuum" in policy.actions:
+        with suppress(UsageError):  # the table property is invalid: a problem of the vacuum only
+            resolve_retention(snapshot.properties, vacuum_options(policy), now_ms)
     expiry_ms = planning_now(log, snapshot, context, now_ms)
     subject = TableSubject(
         facts, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders

@@ -303,10 +303,12 @@ def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
     gone = next(iter(builder.state.files))[0]
     builder.remove(gone)
     age(tmp_path, NOW_MS - 3 * DAY_MS)
-    for policy in (QUICK, replace(QUICK, retain=timedelta(days=1))):
-        report = run(tmp_path, policy=policy)
-        assert (tmp_path / gone).exists()
-    assert [error.code for error in report.tables[0].errors] == ["SAFETY"]
+    builder.append(*([{"id": number, "part": "a"}] for number in range(9)))
+    report = run(tmp_path, policy=replace(QUICK, retain=timedelta(days=1)))
+    assert [error.code for error in report.errors.values()] == ["SAFETY"]
+    assert DeltaLog(builder.store, print).snapshot().version == builder.version  # nothing was done
+    assert only(run(tmp_path)).outcomes
+    assert (tmp_path / gone).exists()
     age(tmp_path, NOW_MS - 9 * DAY_MS)
     run(tmp_path, policy=replace(QUICK, retain=timedelta(days=20)))
     assert (tmp_path / gone).exists()
