@@ -33,21 +33,21 @@ def main(environ: Mapping[str, str]) -> int:
     """Run the command of the inputs, and return the exit status of the step."""
     try:
         words = read_words(environ["DELTACTL_ACTION_RUN"])
+        allowed = read_statuses(environ.get("DELTACTL_ACTION_ALLOWED", "0"))
     except ValueError as error:
         print(annotate("error", "deltactl: USAGE", str(error)), flush=True)
         write_outputs(environ, int(ExitCode.USAGE), "", "")
         return int(ExitCode.USAGE)
-    allowed = environ.get("DELTACTL_ACTION_ALLOWED", "0").replace(",", " ").split()
     folder = Path(tempfile.mkdtemp(prefix="deltactl-", dir=environ.get("RUNNER_TEMP")))
     result, report = folder / "result.json", folder / "report.html"
     status = run(add_options(words, report), result)
     envelopes = read_envelopes(result)
-    for line in iterate_annotations(envelopes, status):
+    for line in iterate_annotations(envelopes, status, is_allowed=status in allowed):
         print(line, flush=True)
     write_outputs(environ, status, str(result), str(report) if report.exists() else "")
     if environ.get("DELTACTL_ACTION_SUMMARY", "true").lower() == "true":
         append(environ, "GITHUB_STEP_SUMMARY", render_summary(envelopes, status))
-    return 0 if str(status) in allowed else status
+    return 0 if status in allowed else status
 
 
 def read_words(text: str) -> list[str]:
@@ -67,6 +67,19 @@ def read_words(text: str) -> list[str]:
     if any(re.fullmatch(r"-o.*|--output(=.*)?|--report(=.*)?", word) for word in words):
         raise ValueError("the action sets --output and --report itself: leave them out")
     return words
+
+
+def read_statuses(text: str) -> set[int]:
+    """Return the numbers of the input ``allowed-statuses``.
+
+    Raises:
+        ValueError: it has another word.
+    """
+    words = text.replace(",", " ").split()
+    for word in words:
+        if not re.fullmatch("[0-9]{1,3}", word):
+            raise ValueError(f"`allowed-statuses`: {word!r} is not an exit status, such as 3")
+    return set(map(int, words))
 
 
 def add_options(words: Sequence[str], report: Path) -> list[str]:
@@ -123,7 +136,9 @@ def append(environ: Mapping[str, str], name: str, text: str) -> None:
             print(annotate("warning", "deltactl", f"{name} cannot be written: {error}"))
 
 
-def iterate_annotations(envelopes: Sequence[dict[str, Any]], status: int) -> Iterator[str]:
+def iterate_annotations(
+    envelopes: Sequence[dict[str, Any]], status: int, *, is_allowed: bool
+) -> Iterator[str]:
     """Return the workflow commands: errors and warnings of each table, and of the run."""
     is_told = False
     for envelope in envelopes:
@@ -132,11 +147,13 @@ def iterate_annotations(envelopes: Sequence[dict[str, Any]], status: int) -> Ite
         for warning in envelope["warnings"]:
             yield annotate("warning", title, f"{table}: {warning}")
         if error := envelope["error"]:
-            hint = f". {error['hint']}" if error["hint"] else ""
-            yield annotate(
-                "error", f"{title}: {error['code']}", f"{table}: {error['message']}{hint}"
-            )
+            message = re.sub("(?<![.?!])$", ".", error["message"])
+            text = f"{table}: {message} {error['hint'] or ''}".strip()
+            yield annotate("error", f"{title}: {error['code']}", text)
         findings = [*_annotate_findings(envelope, title, table)]
+        if envelope["exit_code"] == ExitCode.WORK_NEEDED and not findings:
+            kind = "warning" if is_allowed else "error"
+            findings = [annotate(kind, f"{title}: WORK_NEEDED", f"{table}: {_intent(envelope)}")]
         is_told = is_told or bool(envelope["error"] or findings)
         yield from findings
     if status and not is_told:
@@ -189,21 +206,27 @@ def _outcome(envelope: Mapping[str, Any]) -> str:
     if "codes" in result:
         codes = ", ".join(f"{code} {count:,}" for code, count in result["codes"].items())
         return codes or "no problems found"
+    if envelope["status"] == "unchanged":
+        return "nothing to do"
     if envelope["dry_run"]:
-        return _intent(result)
+        return _intent(envelope)
     counts = [
         f"{format_count(result[key], 'file')} {text}"
         for key, text in (("files_removed", "removed"), ("files_added", "added"))
         if result.get(key)
     ]
-    return ", ".join(counts) or ("nothing to do" if "files_removed" in result else "done")
+    return ", ".join(counts) or "done"
 
 
-def _intent(result: Mapping[str, Any]) -> str:
-    """Return what a dry run says would be done, as far as all commands say it alike."""
+def _intent(envelope: Mapping[str, Any]) -> str:
+    """Return what a dry run says would be done, as far as commands say it alike."""
+    result = envelope["result"] if isinstance(envelope["result"], dict) else {}
     plan = result.get("plan")
-    files = plan.get("files") if isinstance(plan, dict) else None
-    return f"would rewrite {format_count(files, 'file')}" if isinstance(files, int) else "plan only"
+    if isinstance(plan, dict) and isinstance(plan.get("files"), int):
+        return f"would rewrite {format_count(plan['files'], 'file')}"
+    if envelope["command"] == "vacuum" and isinstance(result.get("files"), int):
+        return f"would remove {format_count(result['files'], 'file')}"
+    return "work is needed" if envelope["exit_code"] else "plan only"
 
 
 def _code(text: str) -> str:

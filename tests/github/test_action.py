@@ -99,6 +99,7 @@ def test_errors_of_several_tables(tmp_path: Path) -> None:
     step = run_step(tmp_path, "deltactl check t nowhere")
     assert step.status == 1
     assert step.out.startswith("::error title=deltactl check%3A NOT_A_TABLE::nowhere: ")
+    assert ".." not in step.out and "is empty or missing. Give" in step.out
     assert "| <code>t</code> | 1 | no problems found |" in step.summary
     assert "**NOT_A_TABLE**" in step.summary
     assert "NOT_A_TABLE" in Path(step.outputs["report"]).read_text()
@@ -130,7 +131,8 @@ def test_an_allowed_status_does_not_fail_the_step(
     assert step.status == status
     assert step.outputs["exit-status"] == "3"
     assert step.out == (
-        "::error title=deltactl%3A exit status 3::a check found a problem, or work is needed\n"
+        f"::{'error' if status else 'warning'} title=deltactl optimize%3A WORK_NEEDED::"
+        "t: would rewrite 3 files\n"
     )
 
 
@@ -171,12 +173,26 @@ def test_markdown_in_texts_of_a_table(tmp_path: Path) -> None:
         assert not set(re.sub(r"&#\d+;|&(?:lt|gt|amp);", "", text)) & set("`|*_[]\\!~@#:/.$<>&")
 
 
-@pytest.mark.parametrize("command", ["optimize", "vacuum"])
-def test_dry_runs_are_no_results(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("optimize", "would rewrite 3 files"),
+        ("vacuum", "nothing to do"),
+        ("generate-manifest", "plan only"),
+    ],
+)
+def test_dry_runs_are_no_results(tmp_path: Path, command: str, told: str) -> None:
     make_table(tmp_path / "t")
     step = run_step(tmp_path, f"{command} t --dry-run")
     assert (step.status, step.out) == (0, "")
-    assert re.search(r"\| (plan only|would rewrite 3 files) \|\n", step.summary)
+    assert f"| {told} |\n" in step.summary
+
+
+@pytest.mark.parametrize("allowed", ["null", "0 x"])
+def test_an_allowed_status_is_a_number(tmp_path: Path, allowed: str) -> None:
+    step = run_step(tmp_path, "check t", allowed=allowed)
+    assert (step.status, step.summary) == (2, "")
+    assert step.out.startswith("::error title=deltactl%3A USAGE::`allowed-statuses`: ")
 
 
 def test_a_table_with_the_name_of_a_command(tmp_path: Path) -> None:
