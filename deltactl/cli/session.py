@@ -17,6 +17,7 @@ from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import GlobalOptions, TimeLimit
 from deltactl.cli.options.declared import error_at, find_typed, is_typed, spell_flag, spell_given
 from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.leases import is_dry_run
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.output import Output, OutputFormat, guess_format, guess_log_format
 from deltactl.cli.output.progress import progress
@@ -61,7 +62,7 @@ class Session(TableAccess):
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
-        self.has_skipped = False
+        self.has_skipped = self._is_dry_run = False
         self.size_bytes = 0  # of the files of the table, if the tables are sorted by it
         # Results of the tables that have ended, if there are several.
         self.outcomes: list[TableOutcome] = []
@@ -111,6 +112,7 @@ class Session(TableAccess):
 
         self._stack.enter_context(options_spelled(self.spell_option))
         self.ctx, self.command = ctx, ctx.command.name
+        self._is_dry_run = is_dry_run(ctx.params)
         table = ctx.params.get("table")
         self.table = table if isinstance(table, str) else None
         self.options = options = self.take(GlobalOptions)
@@ -175,6 +177,7 @@ class Session(TableAccess):
         if self._chosen is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._chosen.reason)
         self.has_skipped = parts.get("skipped") is not None
+        parts.setdefault("dry_run", self._is_dry_run)
         return Envelope(command=self.command, table=self.shown_table, **parts)
 
     def present(
