@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import pyarrow as pa
@@ -372,3 +373,16 @@ def test_nothing_is_found_before() -> None:
     report = search(base().store, f"{BY_ID} OR {BY_NAME} OR {BY_PART}")
     assert report.is_erased
     assert report.find_error() is None
+
+
+@pytest.mark.parametrize("zone", [UTC, None])
+def test_a_bound_without_parts_of_a_millisecond_has_the_value(zone: tzinfo | None) -> None:
+    kind, end = ("timestamp", "Z") if zone else ("timestamp_ntz", "")
+    builder = new_table(Column("t", kind), features=[] if zone else ["timestampNtz"])
+    bound = {"t": f"2024-01-31T12:00:00.123{end}"}
+    stats = {"numRecords": 1, "minValues": bound, "maxValues": bound, "nullCount": {"t": 0}}
+    builder.append([{"t": datetime(2024, 1, 31, 12, 0, 0, 123456, zone)}], stats=json.dumps(stats))
+    builder.commit()
+    report = search(builder.store, "t = '2024-01-31 12:00:00.123456'")
+    assert [it.name for it in report.places] == ["commits", "live rows"]
+    assert search(builder.store, "t = '2024-01-31 12:00:00.124456'").is_erased
