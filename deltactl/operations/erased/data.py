@@ -97,7 +97,8 @@ class FileSearch:
         tables = [FILES.empty_table()]
         for batch in self.snapshot.kept_batches(_LIVE_COLUMNS):
             columns = dict(zip(("name", *_LIVE_COLUMNS[1:]), batch.columns, strict=True))
-            tables.append(_as_files(batch.num_rows, Where.LIVE, **columns))
+            place = pa.repeat(str(Where.LIVE), batch.num_rows)
+            tables.append(_as_files(batch.num_rows, place=place, **columns))
         return pa.concat_tables(tables)
 
     def _others(self, live: pa.ChunkedArray) -> pa.Table:
@@ -117,7 +118,7 @@ class FileSearch:
         self.found.counts["vectors"] += count_true(is_vector)
         return _as_files(
             len(names),
-            places,
+            place=places,
             name=names,
             size_bytes=files["size_bytes"],
             partition_values=self.named["partition_values"].take(rows),
@@ -176,24 +177,21 @@ class FileSearch:
                 if reads:
                     yield _old_files(rows)
         except UnsupportedByStoreError as error:
-            self._leave_versions("old versions", error.message)
+            left = PartialSuccessError(error.message)
+            found.add_unread("old versions", Where.VERSIONS, left)
         except StorageError as error:
             found.add_unread(found.table, Where.VERSIONS, error)
         else:
             found.counts["old_versions"] += count
             if count and not reads:
-                reason = f"not searched without {option('versions', True)}"
-                self._leave_versions(f"{count:,} versions", reason)
-
-    def _leave_versions(self, what: str, reason: str) -> None:
-        self.found.add_unread(what, Where.VERSIONS, PartialSuccessError(reason))
+                left = PartialSuccessError(f"not searched without {option('versions', True)}")
+                found.add_unread(f"{count:,} versions", Where.VERSIONS, left)
 
 
-def _as_files(count: int, places: Where | pa.ChunkedArray, **columns: Any) -> pa.Table:
+def _as_files(count: int, **columns: Any) -> pa.Table:
     """Return rows of ``FILES``, which are null in the columns that are not given."""
-    place = pa.repeat(str(places), count) if isinstance(places, Where) else places
     nulls = {it.name: pa.nulls(count, it.type) for it in FILES}
-    return pa.table({**nulls, **columns, "place": place}, schema=FILES)
+    return pa.table({**nulls, **columns}, schema=FILES)
 
 
 def _find_places(
@@ -225,7 +223,7 @@ def _cut(files: pa.Table) -> Iterator[pa.Table]:
 def _old_files(versions: Sequence[OldVersion]) -> pa.Table:
     files = _as_files(
         len(versions),
-        Where.VERSIONS,
+        place=[str(Where.VERSIONS)] * len(versions),
         name=[it.name for it in versions],
         size_bytes=[it.size_bytes for it in versions],
         version_id=[it.version_id for it in versions],

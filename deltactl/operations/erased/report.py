@@ -21,7 +21,7 @@ from deltactl.errors import (
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count, format_timestamp
 
-DELETE: Final = "delete"
+_DELETE: Final = "DELETE FROM delta.`{path}` WHERE {predicate}"
 _PURGE: Final = "deltactl optimize {} --purge"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
 _VACUUM: Final = "deltactl vacuum {}"
@@ -43,7 +43,7 @@ class Where(StrEnum):
         place._value_, place.kept_by, place.steps = name, kept_by, steps
         return place
 
-    LIVE = "live rows", "the latest version", DELETE, _PURGE, _VACUUM
+    LIVE = "live rows", "the latest version", _DELETE, _PURGE, _VACUUM
     HIDDEN = "rows that deletion vectors hide", "files of the latest version", _PURGE, _VACUUM
     OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
@@ -67,7 +67,7 @@ TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
-STEPS: Final = (DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
+_STEPS: Final = (_DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
 """In the order in which to take them; of several vacuums, the last one does what all do."""
 
 _ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, PartialSuccessError)
@@ -169,16 +169,15 @@ class Place:
             "parts": list(self.parts),
             "kept_by": self.name.kept_by,
             "until": None if self.until_ms is None else format_timestamp(self.until_ms),
-            "commands": [spell_step(step, self.table, redacted) for step in self.name.steps],
+            "commands": [_spell(step, self.table, redacted) for step in self.name.steps],
         }
 
 
-def spell_step(step: str, table: str, predicate: str) -> str:
+def _spell(step: str, table: str, predicate: str) -> str:
     """Return a step as a command, or as the statement for the engine that writes the table."""
-    if step == DELETE:
-        path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
-        return f"DELETE FROM delta.`{path.replace('`', '``')}` WHERE {predicate}"
-    return step.format(shlex.quote(table))
+    path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
+    path = path.replace("`", "``")
+    return step.format(shlex.quote(table), path=path, predicate=predicate)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -223,8 +222,8 @@ class ErasedReport(ShortRepr):
         for table in dict.fromkeys(it.table for it in self.places):
             steps = {step for it in self.places if it.table == table for step in it.name.steps}
             weaker = [step for step in _VACUUMS if step in steps][:-1]
-            found += [(STEPS.index(step), table, step) for step in steps.difference(weaker)]
-        return tuple(spell_step(step, table, shown) for _, table, step in sorted(found))
+            found += [(_STEPS.index(step), table, step) for step in steps.difference(weaker)]
+        return tuple(_spell(step, table, shown) for _, table, step in sorted(found))
 
     def find_error(self) -> DeltactlError | None:
         """Return the error of a search that could not read or search everything."""
