@@ -102,8 +102,12 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
     ran = cli("generate-manifest", "events")
     assert ran.code == 7
     assert "1 live files" in ran.err and f"deltactl optimize {table.store.uri} --purge" in ran.err
-    ran = cli("generate-manifest", "events", "--purge-first")
-    assert ran.code == 0
+    ran = cli("generate-manifest", "events", "--purge-first", "--dry-run")
+    assert ran.code == 0 and "deltactl first rewrites" in ran.err
+    assert not Path("events", ROOT).exists()
+    envelope = json.loads(cli("generate-manifest", "events", "--purge-first", "-o", "json").out)
+    found = (envelope["version_before"], envelope["version_after"])
+    assert found == (table.version, table.version + 1)
     assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
 
 

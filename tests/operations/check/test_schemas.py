@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from deltactl.operations.check.options import Depth
 from tests.support.checkpoints import new_table
 from tests.support.damage import DEEP, check, codes, edit_action
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, array_of, struct_of
 
 
 def mapped(edit: Callable[[list[dict[str, Any]]], Any]) -> TableBuilder:
+    """A mapped table that has a file, and an edited schema."""
     builder = new_table(Column("a"), Column("b"), mapping="name")
     builder.append([{"a": 1, "b": 2}])
     schema = json.loads(builder.state.metadata["schemaString"])  # type: ignore[index]
@@ -123,3 +125,118 @@ def test_a_property_that_does_nothing_is_no_finding() -> None:
     builder = new_table(Column("id"), properties={"delta.checkpointPolicy": "v2"})
     edit_action(builder, 0, "protocol", minReaderVersion=1, minWriterVersion=2)
     assert codes(check(builder.store)) == []
+
+
+def problems_of(reader: int, features: list[str], readers: list[str] | None = None) -> list[str]:
+    """What is wrong with a protocol of writer version 7."""
+    builder = new_table(Column("id"))
+    protocol = _protocol(reader, 7, readerFeatures=readers, writerFeatures=features)
+    edit_action(builder, 0, "protocol", **protocol)
+    report = check(builder.store)
+    assert set(codes(report)) <= {"PROTOCOL_INVALID"}
+    found: list[str] = report.findings["problem"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("reader", [1, 2])
+@pytest.mark.parametrize("name", ["deletionVectors", "timestampNtz", "v2Checkpoint"])
+def test_a_feature_of_readers_under_a_reader_version_without_lists(name: str, reader: int) -> None:
+    assert problems_of(reader, [name]) == [
+        f"the feature {name} needs reader version 3, the table has {reader}"
+    ]
+
+
+def test_column_mapping_needs_reader_version_2() -> None:
+    assert problems_of(1, ["columnMapping"]) == [
+        "the feature columnMapping needs reader version 2, the table has 1"
+    ]
+    assert problems_of(2, ["columnMapping"]) == []
+
+
+def test_a_feature_of_writers_in_the_list_of_readers() -> None:
+    names = ["appendOnly", "deletionVectors"]
+    assert problems_of(3, names, names) == [
+        "writer-only features are listed as reader features: appendOnly"
+    ]
+    assert problems_of(3, names, ["deletionVectors"]) == []
+
+
+@pytest.mark.parametrize(("reader", "readers"), [(1, None), (3, []), (3, ["notYetInvented"])])
+def test_features_that_are_unknown_may_be_in_either_list(
+    reader: int, readers: list[str] | None
+) -> None:
+    assert problems_of(reader, ["notYetInvented"], readers) == []
+
+
+def schema_problems(builder: TableBuilder) -> list[str]:
+    report = check(builder.store)
+    assert set(codes(report)) <= {"SCHEMA_INVALID"}
+    found: list[str] = report.findings["problem"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (
+            [Column("a"), Column("A")],
+            "2 fields of a struct have the same name 'a', if case is ignored",
+        ),
+        (
+            [Column("l", array_of(struct_of(Column("x"), Column("X"))))],
+            "2 fields of a struct have the same name 'x', if case is ignored",
+        ),
+        ([Column("a", "int128")], "a column has type 'int128', which Delta does not define"),
+        ([Column("l", array_of("decimal(99,2)"))], "a column has type 'decimal(99,2)'"),
+    ],
+)
+def test_columns_that_are_wrong(columns: list[Column], problem: str) -> None:
+    (found,) = schema_problems(new_table(*columns))
+    assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "kind", ["interval year to month", "interval day to second", "varchar(10)", "char(2)"]
+)
+def test_types_of_spark_are_no_finding(kind: str) -> None:
+    assert schema_problems(new_table(Column("a", kind))) == []
+
+
+def test_types_that_an_unknown_feature_may_have_brought_are_no_finding() -> None:
+    builder = new_table(Column("a", "int128"), features=["notYetInvented"])
+    assert schema_problems(builder) == []
+    edit_action(builder, 0, "protocol", minReaderVersion=3, minWriterVersion=7, readerFeatures=[
+        "timestampNanos"], writerFeatures=["timestampNanos"])  # fmt: skip
+    assert schema_problems(builder) == []
+
+
+def test_partition_columns_that_cannot_be() -> None:
+    builder = new_table(
+        Column("p"), Column("s", struct_of(Column("x"))), Column("l", array_of("long"))
+    )
+    edit_action(builder, 0, "metaData", partitionColumns=["p", "s", "l", "p"])
+    assert sorted(schema_problems(builder)) == [
+        "the partition column 'l' has type array<long>, which is not allowed",
+        "the partition column 'p' is listed 2 times",
+        "the partition column 's' has type struct<x:long>, which is not allowed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edit", "depth"),
+    [
+        (lambda fields: fields[0]["metadata"].update({"delta.columnMapping.id": 9}), Depth.DATA),
+        (lambda fields: fields[0]["metadata"].update(fields[1]["metadata"]), Depth.SIZES),
+    ],
+)
+def test_a_wrong_schema_hides_no_missing_file(
+    edit: Callable[[list[dict[str, Any]]], Any], depth: Depth
+) -> None:
+    builder = mapped(edit)
+    builder.store.delete_many([add["path"] for add in builder.state.files.values()])
+    report = check(builder.store, **DEEP)
+    assert codes(report) == ["FILE_MISSING", "SCHEMA_INVALID"]
+    assert report.options.depth is depth
+    assert report.options.decodes_vectors
+    note = "rows and statistics were not checked: the schema is invalid"
+    assert (note in report.notes) == (depth is Depth.SIZES)

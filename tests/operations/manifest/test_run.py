@@ -54,23 +54,13 @@ _NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("p", "string"))
 
 
-def quiet(message: str) -> None:
-    pass
-
-
 def generate(store: Store, options: ManifestOptions | None = None, **more: Any) -> ManifestReport:
-    warn = more.pop("warn", quiet)
-    return generate_after_purge(
-        DeltaLog(store, warn),
-        options or ManifestOptions(),
-        RunContext(
-            warn=warn,
-            clock=FixedClock(),
-            cancel=more.pop("cancel", None),
-            sleep=lambda seconds: None,
-        ),
-        **more,
+    call = {name: more.pop(name) for name in ("dry_run", "output") if name in more}
+    context = RunContext(
+        **{"warn": ignore_warning, "clock": FixedClock(), "sleep": lambda seconds: None, **more}
     )
+    log = DeltaLog(store, context.warn)
+    return generate_after_purge(log, options or ManifestOptions(), context, **call)
 
 
 def local(tmp_path: Path, **options: Any) -> TableBuilder:
@@ -498,31 +488,6 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
 # -- refusals ----------------------------------------------------------------------------------
 
 
-def test_live_deletion_vectors_are_refused_and_can_be_purged_first(tmp_path: Path) -> None:
-    builder = local(tmp_path, features=["deletionVectors"])
-    path = builder.append([row(1), row(2)], [row(3, "b")])[0]
-    builder.delete_rows(path, [0])
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        generate(builder.store)
-    assert caught.value.message.startswith("1 live files")
-    assert f"deltactl optimize {builder.store.uri} --purge" in (caught.value.hint or "")
-    assert not (tmp_path / "t x" / MANIFEST_DIR).exists()
-    told: list[str] = []
-    options = ManifestOptions(purge_first=True)
-    generate(refuse_changes(builder.store), options, dry_run=True, warn=told.append)
-    assert any("deltactl first rewrites" in message for message in told)
-    report = generate(builder.store, options)
-    assert (report.version_before, report.plan.version) == (builder.version, builder.version + 1)
-    assert_reads_alike(tmp_path, builder)
-
-
-def test_the_feature_alone_without_vectors_is_fine(tmp_path: Path) -> None:
-    builder = local(tmp_path, features=["deletionVectors"])
-    builder.append([row(1)])
-    generate(builder.store)
-    assert_reads_alike(tmp_path, builder)
-
-
 @pytest.mark.parametrize("mapping", ["name", "id"])
 def test_column_mapping_is_refused(mapping: str) -> None:
     builder = memory("a", mapping=mapping)
@@ -868,10 +833,8 @@ def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) ->
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])
     told: list[str] = []
-    report = optimize_table(
-        DeltaLog(builder.store, ignore_warning),
-        OptimizeOptions(where="p = 'a'"),
-        RunContext(warn=told.append),
+    report = run_on(
+        builder.store, optimize_table, OptimizeOptions(where="p = 'a'"), warn=told.append
     )
     assert report.versions
     assert any(
@@ -882,8 +845,5 @@ def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) ->
 def test_without_the_property_nothing_is_refreshed() -> None:
     builder = memory("a", "a", "a")
     store = CountingStore(builder.store)
-    from tests.support.stores import opened_as
-
-    with opened_as(store):
-        run_on(store, optimize_table, OptimizeOptions())
+    run_on(store, optimize_table, OptimizeOptions())
     assert store.calls["put"] == 0

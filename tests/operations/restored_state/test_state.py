@@ -1,6 +1,7 @@
 """Protocol, metadata and domains after a restore: what comes back, and what never goes back."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -209,3 +210,24 @@ def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
     assert protocol.writer_features is not None
     assert "domainMetadata" in protocol.writer_features
     assert "clustering" not in protocol.writer_features
+
+
+def identity(mark: int | None, step: int = 1) -> Column:
+    facts: dict[str, Any] = {"delta.identity.start": 1, "delta.identity.step": step}
+    if mark is not None:
+        facts["delta.identity.highWaterMark"] = mark
+    return Column("id", metadata=facts)
+
+
+@pytest.mark.parametrize(
+    ("old", "now", "step", "kept"),
+    [(5, 9, 1, 9), (None, 9, 1, 9), (9, 5, 1, 9), (-5, -9, -1, -9), (5, None, 1, 5)],
+)
+def test_marks_of_identity_columns(old: int | None, now: int | None, step: int, kept: int) -> None:
+    builder = memory_table(identity(old, step))
+    builder.append([{"id": 1}])
+    builder.change_metadata(columns=[identity(now, step), Column("b")])
+    restore(builder.store, 1)
+    (metadata,) = bodies(builder.store, 3, "metaData")
+    (field,) = json.loads(metadata["schemaString"])["fields"]
+    assert field["metadata"]["delta.identity.highWaterMark"] == kept
