@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,13 +15,20 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from deltactl.errors import AccessDeniedError, SafetyError, StorageError, UsageError
+from deltactl.errors import (
+    AccessDeniedError,
+    SafetyError,
+    StorageError,
+    UnreachableError,
+    UsageError,
+)
 from deltactl.storage.secrets import hide_secrets, note_secrets
 
 Headers = Callable[[], Mapping[str, str]]
 """Returns the headers that authorize a request."""
 
 _TIMEOUT: Final = urllib3.Timeout(connect=10.0, read=60.0)
+_CONNECTION: Final = re.compile(r"^HTTPS?Connection\([^)]*\): ")
 _BUSY: Final = (429, 500, 502, 503, 504)
 _ATTEMPTS: Final = 5
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -132,8 +140,10 @@ class HttpClient:
             )
         except urllib3.exceptions.HTTPError as error:
             reason = getattr(error, "reason", None) or error
-            raise StorageError(
-                f"the catalog at {self.base} cannot be reached: {hide_secrets(str(reason))}",
+            is_unreachable = isinstance(reason, urllib3.exceptions.ConnectTimeoutError)
+            text = _CONNECTION.sub("", hide_secrets(str((reason.args or (reason,))[-1])))
+            raise (UnreachableError if is_unreachable else StorageError)(
+                f"the catalog at {self.base} cannot be reached: {text}",
                 hint="Check the address of the catalog and the network, then rerun.",
             ) from None
         return Answer(answer.status, _parse(answer.data), _server_seconds(answer.headers))

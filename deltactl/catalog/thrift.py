@@ -30,6 +30,7 @@ _NUMBERS: Final = {2: ">?", 3: ">b", 4: ">d", 6: ">h", 8: ">i", 10: ">q"}
 _CALL: Final = 0x80010001
 _REPLY: Final = 0x80010002
 _FAILURE: Final = 0x80010003
+_HTTP: Final = int.from_bytes(b"HTTP")
 _MOST_BYTES: Final = 1 << 28
 _MOST_LEVELS: Final = 32
 _CONNECT_SECONDS: Final = 10
@@ -71,6 +72,11 @@ def read_reply(stream: BinaryIO, method: str) -> Any:
     reader = _Reader(stream)
     try:
         [kind] = struct.unpack(">I", reader.take(4))
+        if kind == _HTTP:
+            raise StorageError(
+                f"a server of HTTP answered {method}, not a Hive metastore",
+                hint="Give the Thrift port of the metastore, by default 9083.",
+            )
         if kind not in (_REPLY, _FAILURE):
             raise ValueError(f"it begins with {kind:#x}")
         reader.read(Kind.STRING)

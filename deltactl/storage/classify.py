@@ -145,6 +145,12 @@ _BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in code
 _PHRASES: Final[Mapping[str, ErrorKind]] = {
     "Forbidden:": (AccessDeniedError, None),
     "Anonymous caller": (CredentialsMissingError, None),
+    "Unable to load lib": (  # of Java or Hadoop
+        StorageError,
+        "Install Java and the native library of Hadoop (libhdfs), and set JAVA_HOME, HADOOP_HOME "
+        "and CLASSPATH.",
+    ),
+    "unable to connect to account": (CredentialsRefusedError, None),
     "Provided token is either not valid": (CredentialsRefusedError, None),
     "Bucket is requester pays": (
         AccessDeniedError,

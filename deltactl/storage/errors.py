@@ -34,6 +34,8 @@ _SIGNATURE: Final = re.compile(
     r"|security-token))=[^&\s'\";]+",
     re.IGNORECASE,
 )
+# What follows is longer than the reason: of Azure, and of the loader of libraries.
+_DETAILS: Final = re.compile(r"\nRequestId:|\s+dlopen\(")
 _HOST: Final = re.compile(r"(?:to host |host='|https?://)([^\s/:'\"]+)")
 _REFUSAL_BY_ENTRA: Final = re.compile(r"AADSTS\d+[^\n]*")
 
@@ -102,10 +104,11 @@ def _reason(kind: type[StorageError], error: Exception, access: Access | None) -
     if kind is UnreachableError and (host := _HOST.search(text)):
         return f"no connection to {host[1]}"
     refused = _REFUSAL_BY_ENTRA.search(text)
+    text = text.removeprefix("unable to connect to account for ")  # of a connection string
     return (
         (error.strerror if isinstance(error, OSError) else None)
         or (refused[0] if refused else "")
-        or text.partition("\nRequestId:")[0].strip()  # Azure's messages have many lines
+        or _DETAILS.split(text)[0].strip()
         or kind.__name__
     )
 

@@ -16,7 +16,7 @@ from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
-from deltactl.storage.providers import PROVIDERS, Provider, other_provider
+from deltactl.storage.providers import GCS, PROVIDERS, S3, Provider, other_provider
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import guarded
 
@@ -61,7 +61,10 @@ def _open_local(uri: str, options: Mapping[str, str]) -> Store:
 
 def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     scheme, _, rest = uri.partition("://")
-    return _open_objects(uri, f"{scheme.lower()}://{rest}", options, PROVIDERS[scheme.lower()])
+    provider = PROVIDERS[scheme.lower()]
+    if provider in (S3, GCS) and not rest.partition("/")[0]:
+        raise UsageError(f"{uri!r} has no bucket", hint=f"Write {scheme}://BUCKET/PATH.")
+    return _open_objects(uri, f"{scheme.lower()}://{rest}", options, provider)
 
 
 def _open_other(uri: str, options: Mapping[str, str]) -> Store:

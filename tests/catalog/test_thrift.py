@@ -65,18 +65,18 @@ def test_a_failure_of_the_service() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "why"),
     [
-        b"HTTP/1.1 400 Bad Request",
-        REPLY + b"\x0b\0\0\x7f\xff\xff\xff",
-        REPLY + b"\x0f\0\0\x0b\xff\xff\xff\xff",
-        REPLY + b"\x0c\0\0" * 40,
-        REPLY + b"\x01\0\0",
+        (b"HTTP/1.1 400 Bad Request", "a server of HTTP answered"),
+        (REPLY + b"\x0b\0\0\x7f\xff\xff\xff", "not of Thrift"),
+        (REPLY + b"\x0f\0\0\x0b\xff\xff\xff\xff", "not of Thrift"),
+        (REPLY + b"\x0c\0\0" * 40, "not of Thrift"),
+        (REPLY + b"\x01\0\0", "not of Thrift"),
     ],
     ids=["http", "long text", "negative list", "deep", "unknown type"],
 )
-def test_what_is_no_answer(answer: bytes) -> None:
-    with pytest.raises(StorageError, match="not of Thrift"):
+def test_what_is_no_answer(answer: bytes, why: str) -> None:
+    with pytest.raises(StorageError, match=why):
         read_reply(io.BytesIO(answer), "method")
 
 

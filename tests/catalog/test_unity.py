@@ -179,8 +179,9 @@ def test_an_unreachable_server(unity: UnityStub) -> None:
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
         error = refusal(unity, databricks_host=dead)
-    assert error.exit_code == 8
-    assert dead in error.message
+    assert (error.exit_code, error.code) == (8, "UNREACHABLE")
+    assert error.message.startswith(f"the catalog at {dead}/")
+    assert " cannot be reached: Failed to establish a new connection: [Errno " in error.message
 
 
 def test_http_is_for_this_machine_only(unity: UnityStub) -> None:

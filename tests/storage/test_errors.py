@@ -19,6 +19,7 @@ from deltactl.errors import (
 )
 from deltactl.storage.errors import is_transient, map_error, mapped_errors
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.providers import AZURE
 
 EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
     OSError: StorageError,
@@ -38,6 +39,31 @@ EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
     ChildProcessError: StorageError,
     ProcessLookupError: StorageError,
 }
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason", "hint"),
+    [
+        (
+            OSError("Unable to load libjvm dlopen(/usr/lib/libjvm.so) failed: /usr/lib/libjvm.so"),
+            StorageError,
+            "Unable to load libjvm",
+            "Install Java",
+        ),
+        (
+            ValueError("unable to connect to account for Connection string is malformed."),
+            CredentialsRefusedError,
+            "Connection string is malformed.",
+            "Correct the credentials.",
+        ),
+    ],
+)
+def test_words_of_libraries(
+    error: Exception, kind: type[StorageError], reason: str, hint: str
+) -> None:
+    mapped = map_error(error, "connect to", "", "x://y", access=AZURE.access)
+    assert (type(mapped), mapped.message) == (kind, f"cannot connect to x://y: {reason}")
+    assert str(mapped.hint).startswith(hint)
 
 
 def test_every_kind_of_os_error_has_its_place() -> None:

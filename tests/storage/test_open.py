@@ -120,6 +120,20 @@ def test_secrets_are_blotted_out_of_errors() -> None:
         store.read("x")
 
 
+@pytest.mark.parametrize(
+    ("address", "options", "why"),
+    [
+        ("s3://b/t", {"client_kwargs": '{"verify": s3cr3t'}, "client_kwargs is not a JSON object"),
+        ("s3://", {}, "'s3://' has no bucket"),
+        ("gs:///t", {}, "'gs:///t' has no bucket"),
+    ],
+)
+def test_wrong_options_and_addresses(address: str, options: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        open_store(address, options)
+    assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'decorator'", name="decorator")
@@ -131,11 +145,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nested_options_and_truth_values() -> None:
-    assert connect._typed("True") is True
-    assert connect._typed("false") is False
-    assert connect._typed('{"region_name": "x"}') == {"region_name": "x"}
-    assert connect._typed("{broken") == "{broken"
-    assert connect._typed("007") == "007"
+    assert connect._typed("k", "True") is True
+    assert connect._typed("k", "false") is False
+    assert connect._typed("k", '{"region_name": "x"}') == {"region_name": "x"}
+    assert connect._typed("k", "{broken") == "{broken"
+    assert connect._typed("k", "007") == "007"
 
 
 def test_memory_stores_and_stand_ins_open_by_address() -> None:

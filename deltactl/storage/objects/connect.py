@@ -15,7 +15,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Final
 
-from deltactl.errors import DeltactlError, StorageError
+from deltactl.errors import DeltactlError, StorageError, UsageError
 from deltactl.option_names import option
 from deltactl.storage.errors import map_error
 from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
@@ -46,7 +46,7 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
         StorageError: the library cannot connect with these options.
         ImportError: the Python package of the service is not installed.
     """
-    settings = {key: _typed(value) for key, value in options.items()}
+    settings = {key: _typed(key, value) for key, value in options.items()}
     rate = parse_rate(settings.pop(RATE_OPTION, None))
     # The key contains the process, because a forked process must not share its parent's event loop.
     place = uri.partition("://")[2].partition("/")[0]
@@ -104,8 +104,14 @@ def _environment(provider: Provider) -> int:
     return hash(frozenset(found))
 
 
-def _typed(value: str) -> Any:
+def _typed(key: str, value: str) -> Any:
     """Return an option in the type that the libraries expect: bool, JSON object or string."""
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
-    return load_nested(value)
+    found = load_nested(value)
+    if key.endswith("_kwargs") and not isinstance(found, Mapping):
+        raise UsageError(
+            f"the storage option {key} is not a JSON object",  # it may have a secret
+            hint=f'Write {key}={{"name": "value"}}, in quotes of the shell.',
+        )
+    return found
