@@ -168,6 +168,8 @@ class Table:
     ) -> Snapshot:
         """Return the table at a version, at a timestamp (UTC, without a zone), or the latest.
 
+        As in Spark, a timestamp after the latest commit is an error.
+
         With ``published_only``, a catalogManaged table can be read without its catalog.
 
         Raises:
@@ -280,7 +282,8 @@ class Table:
 
         Args:
             version: the version to read; ``None``: the latest, or that of ``timestamp``.
-            timestamp: read the version that was the latest at this time (UTC, without a zone).
+            timestamp: read the version that was the latest at this time (UTC, without a zone); as
+                in Spark, a time after the latest commit is an error.
             columns: top-level columns to read, in this order; ``None``: all, in schema order.
             published_only: read a catalogManaged table without its catalog, as far as its commits
                 are published.
@@ -481,6 +484,9 @@ class Table:
         """
         from deltactl.operations.erased.run import search_erased
 
+        ensure_type("predicate", predicate, str)
+        ensure_type("versions", versions, bool)
+        ensure_type("redact", redact, bool)
         log, context = self._begin(True, engine, cancel, on_progress)
         return search_erased(log, predicate, context, versions=versions, redact=redact)
 

@@ -134,6 +134,11 @@ WRONG_VALUES = {
     "MaintainPolicy(retain='7d')": "retain must be timedelta or None; got '7d'",
     "OptimizeOptions(skip_hot_ms='7d')": "skip_hot_ms must be int or None; got '7d'",
     "Budget(requests='9')": "requests must be int or None; got '9'",
+    "Budget(requests=-1)": "requests must not be negative; got -1",
+    "Budget(time=timedelta(-1))": "time must not be negative",
+    "table.check_erased(3)": "predicate must be str; got 3",
+    "table.optimize(engine=LocalEngine)": "engine must be an engine; got <class",
+    "table.optimize(on_progress=3)": "on_progress must be a function; got 3",
     "Need(files='9')": "files must be int or None; got '9'",
     "table.history(limit='3')": "limit must be int or None; got '3'",
     "table.optimize(engine='local')": "engine must be an engine; got 'local'",
@@ -147,7 +152,7 @@ WRONG_VALUES = {
 @pytest.mark.parametrize("call", WRONG_VALUES)
 def test_a_value_of_another_type_is_refused_before_the_run(table: Table, call: str) -> None:
     with pytest.raises(UsageError, match=re.escape(WRONG_VALUES[call])):
-        eval(call, {**PUBLIC, "datetime": datetime, "table": table})
+        eval(call, {**PUBLIC, "datetime": datetime, "timedelta": timedelta, "table": table})
     assert table.snapshot().version == 2
 
 

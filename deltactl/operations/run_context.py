@@ -77,12 +77,15 @@ class RunContext:
         """Return the context of a call of the library; ``None`` means the default.
 
         Raises:
-            UsageError: ``engine`` or ``cancel`` is something else.
+            UsageError: ``engine``, ``cancel`` or ``on_progress`` is something else.
         """
-        if not (engine is None or callable(getattr(engine, "run", None))):
+        is_class = isinstance(engine, type)
+        if is_class or not (engine is None or callable(getattr(engine, "run", None))):
             hint = "Use LocalEngine() or SparkEngine(session)."
             raise UsageError(f"engine must be an engine; got {engine!r}", hint=hint)
         ensure_type("cancel", cancel, CancelToken | None)
+        if not (on_progress is None or callable(on_progress)):
+            raise UsageError(f"on_progress must be a function; got {on_progress!r}")
         context = cls(
             warn=warn, storage_options=storage_options or {}, cancel=cancel, on_progress=on_progress
         )

@@ -116,13 +116,13 @@ def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
         match = _COLUMN.match(rest)
         if match is None or (match.end() < len(rest) and rest[match.end() :].lstrip()[:1] != ","):
             raise UsageError(
-                f"{option('partition_by')} cannot be parsed at {rest[:40]!r}",
+                f"it cannot be parsed at {rest[:40]!r}",
                 hint=f"Write names and types, such as {option('partition_by')} "
                 '"date date, country string".',
             )
         name = match[1].replace("``", "`") if match[1] else match[2]
         if name.lower() in (column.name.lower() for column in columns):
-            raise UsageError(f"{option('partition_by')} names {name!r} twice")
+            raise UsageError(f"it names {name!r} twice")
         columns.append(PartitionColumn(name, _parse_type(match[3]) if match[3] else None))
         comma = rest.find(",", match.end())
         position = len(text) if comma < 0 else text.index(rest) + comma + 1
@@ -145,7 +145,7 @@ def _parse_type(text: str) -> PrimitiveType:
         if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
             return PrimitiveType(f"decimal({precision},{scale})")
     raise UsageError(
-        f"{option('partition_by')}: {text!r} is not a type that partition columns can have",
+        f"{text!r} is not a type that partition columns can have",
         hint="Use byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
         "date, timestamp, timestamp_ntz or binary.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
@@ -42,6 +42,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         ensure_declared(self)
+        for it in fields(self):
+            value = getattr(self, it.name)
+            if value is not None and value < type(value)(0):
+                raise UsageError(f"{it.name} must not be negative; got {value!r}")
 
     def __str__(self) -> str:
         """Return the limits as text."""

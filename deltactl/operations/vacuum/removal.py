@@ -131,11 +131,10 @@ class VacuumRun:
         put_at = self._context.clock.now_ms()
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
-            cutoff_ms = self._correct_cutoff(put_at)
-        except DeltactlError:
+            stopped = self._remove(self._correct_cutoff(put_at))
+        except Exception:  # of the clocks, or of the caller's ``on_progress``
             self._end(completed=False)
             raise
-        stopped = self._remove(cutoff_ms)
         is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)
         try:
             self._date_quarantine()

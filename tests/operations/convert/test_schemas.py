@@ -195,8 +195,9 @@ def test_a_table_has_a_name_and_a_description(tmp_path: Path) -> None:
     "text", ["a b c", "a int int", ", a", "p what", "a int, A int", "d decimal(40,2)"]
 )
 def test_partition_columns_that_cannot_be_understood(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         parse_partition_by(text)
+    assert "partition_by" not in caught.value.message  # the caller says it
 
 
 # -- schemas -----------------------------------------------------------------------------------

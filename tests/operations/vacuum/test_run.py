@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -483,6 +484,22 @@ def test_only_confirmed_deletes_count() -> None:
     assert end["operationParameters"] == {"status": "FAILED"}
     assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
     assert scene.vacuum().files_removed == 2
+
+
+def test_an_error_of_the_caller_ends_the_vacuum(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.remove(40, *scene.append(60, *"abc")[1:])
+
+    def fail(progress: object) -> None:
+        raise LookupError
+
+    context = replace(scene.context(), on_progress=fail)
+    monkeypatch.setattr(scene, "context", lambda: context)
+    with pytest.raises(LookupError):
+        scene.vacuum()
+    latest = max(it for it in scene.store.contents() if re.fullmatch(rf"{LOG}/\d+.json", it))
+    end = json.loads(scene.store.read(latest))["commitInfo"]
+    assert (end["operation"], end["operationParameters"]["status"]) == ("VACUUM END", "FAILED")
 
 
 def test_a_clock_that_runs_behind_moves_the_cutoff_or_refuses() -> None:
