@@ -697,12 +697,6 @@ def test_extension_types_are_taken_off() -> None:
     assert decoded(pa.ExtensionArray.from_storage(type_, storage)) == [("int8", 1), "missing"]
 
 
-def test_shredded_groups_are_known_by_their_members() -> None:
-    assert is_shredded(group_type("int8"))
-    assert not is_shredded(VARIANT_TYPE)
-    assert not is_shredded(pa.int64())
-
-
 def test_no_rows_are_read_as_no_rows() -> None:
     assert decoded(column([], EVENT, b"")) == []
 

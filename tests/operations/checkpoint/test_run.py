@@ -72,24 +72,24 @@ def test_columns_and_their_order_are_those_of_spark() -> None:
     assert "repeated group field_id=-1 list" in text
 
 
-def test_pages_and_encodings_are_old_and_plain() -> None:
+@pytest.mark.parametrize(
+    ("options", "compression", "encodings"),
+    [
+        ({}, "SNAPPY", {"PLAIN", "RLE", "PLAIN_DICTIONARY"}),
+        ({"compat": "plain"}, "UNCOMPRESSED", {"PLAIN", "RLE"}),
+    ],
+)
+def test_pages_and_encodings_are_old_and_plain(
+    options: dict[str, Any], compression: str, encodings: set[str]
+) -> None:
     builder = table()
-    checkpoint(builder.store)
+    checkpoint(builder.store, **options)
     metadata = pq.read_metadata(io.BytesIO(builder.store.read(CLASSIC)))
     chunks = [metadata.row_group(0).column(i) for i in range(metadata.num_columns)]
     assert metadata.format_version == "1.0"
-    assert {c.compression for c in chunks} == {"SNAPPY"}
-    assert {e for c in chunks for e in c.encodings} <= {"PLAIN", "RLE", "PLAIN_DICTIONARY"}
+    assert {c.compression for c in chunks} == {compression}
+    assert {e for c in chunks for e in c.encodings} <= encodings
     assert metadata.metadata is None or b"ARROW:schema" not in metadata.metadata
-
-
-def test_plain_has_neither_dictionaries_nor_compression() -> None:
-    builder = table()
-    checkpoint(builder.store, compat="plain")
-    metadata = pq.read_metadata(io.BytesIO(builder.store.read(CLASSIC)))
-    chunks = [metadata.row_group(0).column(i) for i in range(metadata.num_columns)]
-    assert {c.compression for c in chunks} == {"UNCOMPRESSED"}
-    assert {e for c in chunks for e in c.encodings} <= {"PLAIN", "RLE"}
 
 
 @pytest.mark.parametrize(
