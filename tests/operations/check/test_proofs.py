@@ -79,6 +79,18 @@ def test_rows_that_changed_since_are_found(rewrite: Any, problem: str) -> None:
     assert problem in found["problem"]
 
 
+def test_rows_in_another_partition_are_found() -> None:
+    builder = TableBuilder(fresh_store(), [*COLUMNS, Column("p", "string")], partition_by=["p"])
+    builder.append(*([{"id": n, "v": "x", "w": n, "p": "ab"[n % 2]}] for n in range(8)))
+    version = run(builder.store, cluster_by="id").version_after
+    assert check(builder.store).is_sound
+    swapped = builder.store.read(commit_path(version)).replace(b'"p":"a"', b'"p":"B"')
+    swapped = swapped.replace(b'"p":"b"', b'"p":"a"').replace(b'"p":"B"', b'"p":"b"')
+    builder.store.put(commit_path(version), swapped)
+    (found,) = check(builder.store, depth=Depth.EXISTS).findings.to_pylist()
+    assert (found["code"], found["version"]) == ("ROWS_CHANGED", version)
+
+
 def test_older_versions_are_compared_while_their_files_are_left() -> None:
     builder, version, path = placed()
     run(builder.store, cluster_by="v")
