@@ -16,7 +16,7 @@ from deltactl.cli.group import load_command
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.optimize.options import DEFAULT_LAYOUT, OptimizeOptions
+from deltactl.operations.optimize.options import DEFAULT_CODEC, DEFAULT_LAYOUT, OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
@@ -67,7 +67,7 @@ HOLDS: Final[dict[str, Callable[[], bool]]] = {
         (OptimizeOptions().commit_every_ms, OptimizeOptions().commit_every_bytes)
         == (600_000, 64 * GIB)
     ),
-    "the codec of most inputs": lambda: OptimizeOptions().codec is None,
+    "encodes with zstd, as PROTOCOL.md says": lambda: DEFAULT_CODEC == "zstd",
     "copies large row groups": lambda: OptimizeOptions().rewrite == "auto",
     "a clustered layout is `tile`": lambda: DEFAULT_LAYOUT == "tile",
     "merges bounds of variants": lambda: merge_variant_bounds([(BOUND, BOUND)]) == (BOUND, BOUND),

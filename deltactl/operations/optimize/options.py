@@ -32,6 +32,9 @@ CODEC_LEVELS: Mapping[str, range] = {
 }
 """The codecs that can be written, and their compression levels."""
 
+DEFAULT_CODEC: Final = "zstd"
+"""For tables without ``delta.parquet.compression.codec``. Source: PROTOCOL.md, Table Properties."""
+
 CODECS_SPARK_LACKS = frozenset({"brotli"})
 """Codecs that Apache Spark lacks unless they are installed on its cluster."""
 
@@ -194,7 +197,7 @@ class OptimizeOptions:
         None,
         f"Compression of the new files: {', '.join([*CODEC_LEVELS][:-1])} or none",
         metavar="NAME[:LEVEL]",
-        default="delta.parquet.compression.codec, else the codec of most input files",
+        default="delta.parquet.compression.codec, else zstd",
         is_settable=True,
         table_property="delta.parquet.compression.codec",
     )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from deltactl.errors import DataFileError, UnsupportedFeatureError
+from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.copy_candidates import (
     build_copy_rule,
@@ -17,10 +12,9 @@ from deltactl.operations.optimize.copy_candidates import (
     table_reader,
     table_stats,
 )
-from deltactl.operations.optimize.copy_rule import spread_files
 from deltactl.operations.optimize.input_columns import explain_columns
 from deltactl.operations.optimize.known_stats import mergeable_leaves
-from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
+from deltactl.operations.optimize.options import DEFAULT_CODEC, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.purged_files import state_of_written
 from deltactl.operations.optimize.tasks import RewriteSpec
@@ -29,16 +23,10 @@ from deltactl.operations.optimize.verify import RowTrackingColumns
 from deltactl.operations.row_proofs import row_tracking_columns, stored_schema
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import find_uploading_run
-from deltactl.parquet.broken_footers import find_broken_footers
-from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.open_files import naming_file
 from deltactl.parquet.reader import RowReader
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.schema import StructType, variant_groups
-from deltactl.storage.parallel import map_requests, run_together
-from deltactl.storage.store import Store
 
-_SAMPLED_FOOTERS = 16
 _LEAST_ROW_GROUP_BYTES = 4 << 20
 
 
@@ -55,24 +43,19 @@ def build_spec(
         CorruptLogError: row tracking is enabled without its columns' names.
     """
     after = state_of_written(snapshot, options.purged)
-    calls: list[Callable[[], Any]] = [
-        partial(_write_options, after, plan, options),
-        partial(find_uploading_run, snapshot.store, run_id, context.clock),
-    ]
-    write_options, uploading = run_together(snapshot.store, calls)
     return RewriteSpec(
         table_uri=snapshot.store.uri,
         storage_options=context.storage_options,
         run_id=run_id,
         reader=_reader(snapshot, after),
         explained=explain_columns(snapshot),
-        write_options=write_options,
+        write_options=_write_options(after, plan, options),
         stats_columns=table_stats(after),
         merged=mergeable_leaves(snapshot) if after is snapshot else (),
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
-        uploading=uploading,
+        uploading=find_uploading_run(snapshot.store, run_id, context.clock),
         spill_dir=options.spill_dir,
         cancel=context.cancel if context.engine.is_local else None,
     )
@@ -105,9 +88,8 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    codec = demanded_codec(snapshot, options) or _usual_codec(snapshot, plan)
     return WriteOptions(
-        codec=codec,
+        codec=demanded_codec(snapshot, options) or DEFAULT_CODEC,
         level=options.codec_level,
         row_group_bytes=_row_group_bytes(options.memory_bytes, plan.layout is not None),
         data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
@@ -124,29 +106,3 @@ def _row_group_bytes(memory_bytes: int | None, places_rows: bool) -> int:
         return DEFAULT_ROW_GROUP_BYTES
     share = memory_bytes // (16 if places_rows else 8)
     return min(DEFAULT_ROW_GROUP_BYTES, max(_LEAST_ROW_GROUP_BYTES, share))
-
-
-def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
-    """Return the most frequent codec of the inputs, from the footers of a sample."""
-    files = plan.files.select(["path", "size_bytes"])
-    sample = spread_files(files, _SAMPLED_FOOTERS).to_pydict()
-    found = map_requests(
-        snapshot.store,
-        lambda file: _first_codec(snapshot.store, *file),
-        zip(sample["path"], sample["size_bytes"], strict=True),
-    )
-    codecs = Counter(codec for codec in found if codec is not None)
-    known = (resolve_codec(name) for name, _ in codecs.most_common())
-    return next((codec for codec in known if codec is not None), "zstd")
-
-
-def _first_codec(store: Store, path: str, size_bytes: int) -> str | None:
-    """Return the codec of the first column chunk of a file; ``None`` if there is none."""
-    # A broken file is reported by its bin, and must not stop the others here.
-    with suppress(DataFileError), naming_file(path):
-        footer = parse_footer(store, path, size_bytes)
-        metadata = footer.metadata
-        if metadata.num_row_groups and metadata.num_columns and not find_broken_footers([footer]):
-            codec: str = metadata.row_group(0).column(0).compression
-            return codec.lower()
-    return None

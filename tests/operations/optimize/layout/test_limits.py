@@ -70,7 +70,9 @@ def test_runs_with_a_limit_place_the_whole_table(how: dict[str, Any]) -> None:
         placed += report.files_removed
         assert rows_of(builder.store) == before
     assert report.plan.is_empty
-    assert report.plan.left_alone == {"in a finished cluster": report.plan.considered_files}
+    reasons = {"in a finished cluster", "already in this layout"}
+    left = report.plan.left_alone
+    assert left.keys() <= reasons and sum(left.values()) == report.plan.considered_files
     assert 40 <= placed <= 60  # a smaller rest is placed twice at most
 
 
