@@ -297,20 +297,25 @@ def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
 
 def walk_fields(struct: StructType) -> Iterator[Field]:
     """Yield every field at every depth, also inside arrays and maps."""
+    return (field for _, field in walk_paths(struct))
+
+
+def walk_paths(struct: StructType, above: str = "") -> Iterator[tuple[str, Field]]:
+    """Yield the dotted path and the field of every field at every depth."""
     for child in struct.fields:
-        yield child
-        yield from _fields_inside(child.type)
+        yield f"{above}{child.name}", child
+        yield from _paths_inside(child.type, f"{above}{child.name}.")
 
 
-def _fields_inside(delta_type: DeltaType) -> Iterator[Field]:
+def _paths_inside(delta_type: DeltaType, above: str) -> Iterator[tuple[str, Field]]:
     match delta_type:
         case StructType():
-            yield from walk_fields(delta_type)
+            yield from walk_paths(delta_type, above)
         case ArrayType(element):
-            yield from _fields_inside(element)
+            yield from _paths_inside(element, f"{above}element.")
         case MapType(key, value):
-            yield from _fields_inside(key)
-            yield from _fields_inside(value)
+            yield from _paths_inside(key, f"{above}key.")
+            yield from _paths_inside(value, f"{above}value.")
 
 
 def nested_ids(field: Field) -> Mapping[str, int]:

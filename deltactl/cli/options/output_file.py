@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
             or in a table.
     """
     # Imported late: most runs write no such file.
-    from deltactl.operations.output_files import ensure_outside_tables
+    from deltactl.operations.output_files import ensure_replaceable
     from deltactl.storage.local.store import LocalStore
 
     path = Path(name)
@@ -46,12 +45,7 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
             f"{option} {name!r} is a device or a pipe, not a file",
             hint=f"Give a file, such as {example}.",
         )
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"{option} {name}: the directory {path.parent} does not exist, or is not writable",
-            hint="Give a file in a directory that is writable.",
-        )
-    ensure_outside_tables(option, name, LocalStore(str(path.parent)))
+    ensure_replaceable(option, name, LocalStore(str(path.parent)))
     return path
 
 

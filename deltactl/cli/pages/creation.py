@@ -111,7 +111,7 @@ def _describe_schema(plan: ConvertPlan) -> Section:
 def describe_problems(error: ConversionError) -> Iterator[Section]:
     """Return the problems that prevent a conversion."""
     columns = [
-        Column("file", Kind.PATH, empty="(several files)", tone=Tone.STRONG),
+        Column("file", Kind.PATH, empty="(schema)", tone=Tone.STRONG),
         Column("column", Kind.TEXT),
         Column("problem", Kind.DETAIL),
     ]

@@ -56,7 +56,8 @@ def describe_detail(report: DetailReport, now_ms: int) -> Iterator[Section]:
         yield describe_skipping(report.layout)
     yield _describe_columns(report)
     if row["properties"]:
-        yield Section(Tone.STRONG("Properties"), facts=sorted(row["properties"].items()))
+        shown = [(name, value or "(empty)") for name, value in sorted(row["properties"].items())]
+        yield Section(Tone.STRONG("Properties"), facts=shown)
     yield _describe_features(report)
     if report.readers is not None:
         yield _describe_readers(report.readers)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
+from deltactl.operations.manifest.plan import NEW
 from deltactl.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -56,12 +57,14 @@ def _describe_result(report: ManifestReport) -> Section:
     counts = f" for version {plan.version}, {unchanged} unchanged, {deleted} deleted"
     purge = f"version {purged} had files with deleted rows"
     span = format_duration(window or 0)
+    were_there = any(row.state != NEW for row in plan.partitions)
+    is_mixed = window is not None and were_there and len(plan.partitions) - unchanged > 1
     mixed = f"for {span}, manifests of different versions existed side by side"
     return Section(
         (Tone.GOOD(f"{written} written"), counts),
         facts=[
             ("root", report.root),
             ("purge", None if purged is None else purge),
-            ("window", None if window is None else mixed),
+            ("window", mixed if is_mixed else None),
         ],
     )

@@ -27,7 +27,7 @@ from deltactl.protocol.schema import (
     encode_schema,
     is_void,
     leaf_types,
-    walk_fields,
+    walk_paths,
 )
 from deltactl.protocol.schema_rules import UNFIT_NAME
 from deltactl.protocol.stats import FieldPath
@@ -101,6 +101,11 @@ def plan_convert(
     )
     columns = choose_stats_columns(metadata, protocol) if options.statistics else None
     files = sorted(_list_files(footers, partitioning, columns), key=lambda file: file.path)
+    both = [f.name for f in partitioning.fields if f.name.lower() in types]
+    if both:
+        notes.append(
+            f"{', '.join(both)}: also in the files, but readers take the values of the directories"
+        )
     if any(f.type == PrimitiveType("timestamp") for f in partitioning.fields):
         notes.append("timestamps in directory names have no zone and are read as UTC")
     return ConvertPlan(
@@ -185,10 +190,10 @@ def _unfit_names(schema: StructType) -> list[Problem]:
     return [
         (
             "",
-            f.name,
+            name,
             f"needs {option('column_mapping')}: readers refuse ' ,;{{}}()\\n\\t=' in names",
         )
-        for f in walk_fields(schema)
+        for name, f in walk_paths(schema)
         if UNFIT_NAME.search(f.name)
     ]
 

@@ -92,7 +92,7 @@ class SchemaMerger:
         path = f"{prefix}{known.name}"
         if known.name != new.name:
             # Spark would read both; case-sensitive readers would read null.
-            raise _Conflict(f"{prefix}{new.name}", f"other files spell it {known.name!r}")
+            raise _Conflict(f"{prefix}{new.name}", f"differs only in case from {known.name!r}")
         return self._merge_types(known.type, new.type, path)
 
     def _merge_types(self, known: DeltaType, new: DeltaType, path: str) -> DeltaType:

@@ -35,6 +35,7 @@ from deltactl.storage.local.spill import Spill
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 MANIFEST_NAME: Final = "manifest"
 
@@ -97,18 +98,24 @@ def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFile
     return LiveFiles(lines, vectors)
 
 
-def ensure_no_vectors(live: LiveFiles, table: str) -> None:
+def ensure_no_vectors(live: LiveFiles, table: str, version: int | None = None) -> None:
     """Refuse files with deletion vectors, whose deleted rows readers of manifests would return.
+
+    ``version`` is the requested one: a purge does not change it.
 
     Raises:
         UnsupportedFeatureError: the message has the number of files and the command to run.
     """
     if live.vectors:
+        one, many = f"live file of {table} has", f"live files of {table} have"
+        files = format_count(live.vectors, one, many)
         raise UnsupportedFeatureError(
-            f"{live.vectors} live files of {table} have deletion vectors: readers of manifests "
-            "would return deleted rows",
+            f"{files} deletion vectors: readers of manifests would return deleted rows",
             hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or rerun with "
-            f"{option('purge_first', True)}.",
+            f"{option('purge_first', True)}."
+            if version is None
+            else f"Omit {option('version')}, and add {option('purge_first', True)}: it writes the "
+            "manifests of a new version without deletion vectors.",
         )
 
 

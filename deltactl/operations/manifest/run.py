@@ -96,7 +96,7 @@ def _generate(
             "deltactl first rewrites such files"
         )
     else:
-        ensure_no_vectors(live, snapshot.store.uri)
+        ensure_no_vectors(live, snapshot.store.uri, options.version)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
     plan = plan_manifests(log, snapshot, live, output=output, options=options, context=context)

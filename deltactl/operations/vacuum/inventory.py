@@ -24,7 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
-from deltactl.operations.output_files import ensure_outside_tables
+from deltactl.operations.output_files import ensure_replaceable
 from deltactl.operations.vacuum.candidates import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
@@ -60,11 +60,15 @@ def read_inventory(
         StorageError: it cannot be read.
     """
     refuse_chain(address)
-    directory, _, name = address.rpartition("/")
-    place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
+    place, name = _open_directory(address, storage_options)
     files = [pa.table({"path": pa.array([], pa.string())})]
     rows = 0
     with _as_inventory(address):
+        if place.stat_many([name]) == [None]:
+            raise UsageError(
+                f"{option('inventory')} {address} does not exist",
+                hint=f"Give the manifest of an inventory, or a file of {option('dump_listing')}.",
+            )
         for table in _read_tables(place, name, address):
             # Strings of Parquet and ORC may be any bytes, and a corrupt file gives invalid columns.
             table.validate(full=True)
@@ -270,18 +274,29 @@ def _files(paths: pa.ChunkedArray, facts: Mapping[str, pa.ChunkedArray]) -> pa.T
     return pa.table({"path": paths, "isDir": pc.ends_with(paths, "/"), **facts})
 
 
-def dump_listing(
-    store: Store, listing: Listing, address: str, storage_options: Mapping[str, str]
-) -> int:
+def open_dump(address: str, storage_options: Mapping[str, str]) -> tuple[Store, str]:
+    """Return the directory and the name of the file for a listing.
+
+    Raises:
+        UsageError: the file would be in a table, or in no directory.
+    """
+    place, name = _open_directory(address, storage_options)
+    ensure_replaceable(option("dump_listing"), address, place)
+    return place, name
+
+
+def _open_directory(address: str, storage_options: Mapping[str, str]) -> tuple[Store, str]:
+    directory, _, name = address.rpartition("/")
+    directory = directory or ("/" if address.startswith("/") else ".")
+    return open_store(directory, storage_options), name
+
+
+def dump_listing(store: Store, listing: Listing, place: Store, name: str) -> int:
     """Write a listing as Parquet with the columns of Delta on Spark; return the number of files.
 
     Raises:
-        UsageError: the file would be in a table.
         StorageError: it cannot be written.
     """
-    directory, _, name = address.rpartition("/")
-    place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
-    ensure_outside_tables(option("dump_listing"), address, place)
     sink = io.BytesIO()
     root = unquote(store.uri)
     if root.startswith("file://"):

@@ -320,13 +320,13 @@ class Planner:
             from deltactl.operations.vacuum.inventory import read_inventory
 
             return read_inventory(self.store, self.options.inventory, self.context.storage_options)
-        listing = list_files(self.store, hidden)
-        if self.options.dump_listing is not None:
-            from deltactl.operations.vacuum.inventory import dump_listing
+        if self.options.dump_listing is None:
+            return list_files(self.store, hidden)
+        from deltactl.operations.vacuum.inventory import dump_listing, open_dump
 
-            dump_listing(
-                self.store, listing, self.options.dump_listing, self.context.storage_options
-            )
+        place, name = open_dump(self.options.dump_listing, self.context.storage_options)
+        listing = list_files(self.store, hidden)
+        dump_listing(self.store, listing, place, name)
         return listing
 
     def _find_tables_and_links(

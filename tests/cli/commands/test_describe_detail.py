@@ -24,7 +24,7 @@ def table(tmp_path: Path) -> str:
         }
     }
     root = tmp_path / "a table"
-    action = metadata("p", user_key="v\x1b[1m")["metaData"] | {"description": "c"}
+    action = metadata("p", user_key="v\x1b[1m", user_none="")["metaData"] | {"description": "c"}
     write_commit(root, 0, info("CREATE TABLE"), protocol, {"metaData": action})
     write_commit(root, 1, info(), add("f1", 2048))
     return str(root)
@@ -55,7 +55,8 @@ def test_the_page_shows_each_fact_on_a_line(cli: RunCli, table: str) -> None:
         "  p       string  partition\n"
         "\n"
         "Properties\n"
-        "  user.key  v\\x1b[1m\n"
+        "  user.key   v\\x1b[1m\n"
+        "  user.none  (empty)\n"
         "\n"
         "features                  appendOnly, novelFeature\n"
         "deltactl can read it      yes\n"
@@ -79,7 +80,7 @@ def test_json_has_the_members_of_describe_detail_on_spark(cli: RunCli, table: st
         "clusteringColumns": [],
         "numFiles": 1,
         "sizeInBytes": 2048,
-        "properties": {"user.key": "v\x1b[1m"},
+        "properties": {"user.key": "v\x1b[1m", "user.none": ""},
         "minReaderVersion": 1,
         "minWriterVersion": 7,
         "tableFeatures": ["appendOnly", "novelFeature"],

@@ -288,7 +288,7 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("none/r.html", "the directory none does not exist, or is not writable"),
+        ("none/r.html", "none does not exist, or is not writable"),
         ("t", "--report 't' is a directory"),
         ("", "--report '' is a directory"),
         ("s3://b/r.html", "--report s3://b/r.html is not a local file"),

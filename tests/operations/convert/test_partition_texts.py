@@ -95,7 +95,7 @@ def test_a_date_of_the_files_is_not_the_type_of_times(tmp_path: Path) -> None:
     write(tmp_path, ["2025-02-19 13:00:00"])
     rows = pa.table({"id": [0], "p": [dt.date(2025, 2, 19)]})
     pq.write_table(rows, next(tmp_path.rglob("*.parquet")))
-    report = convert(str(tmp_path))
+    report = convert(str(tmp_path), warn=ignore_warning)
     assert report.to_dict()["partition_columns"] == [
         {"name": "p", "type": "string", "guessed": True}
     ]

@@ -194,6 +194,12 @@ def test_an_inventory_is_older_than_a_vacuum(disk: Disk, tmp_path: Path) -> None
     assert found == disk.vacuum(dry_run=True).plan.horizon
 
 
+def test_a_listing_creates_no_directory(disk: Disk, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="none does not exist, or is not writable"):
+        disk.plan(dump_listing=str(tmp_path / "none" / "listing.parquet"))
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_listing_replaces_no_file_of_a_table(disk: Disk) -> None:
     before = {path: path.read_bytes() for path in disk.path.rglob("*") if path.is_file()}
     for path in before:
@@ -246,6 +252,8 @@ def test_files_that_are_no_inventory_of_this_table(disk: Disk, tmp_path: Path, t
     inventory.write_text(text)
     with pytest.raises(UsageError):
         disk.plan(inventory=str(inventory))
+    with pytest.raises(UsageError, match=r"y\.csv does not exist"):
+        disk.plan(inventory=str(tmp_path / "y.csv"))
     with pytest.raises(UsageError, match="does not end in"):
         inventory.rename(tmp_path / "x.txt")
         disk.plan(inventory=str(tmp_path / "x.txt"))
