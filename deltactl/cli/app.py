@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import logging
 import os
 import sys
@@ -123,7 +124,7 @@ def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
         with raise_on_sigterm():
             return _run_command(session, argv, specs)
     except ReaderGone:
-        return _leave_pipe()
+        return ExitCode.BROKEN_PIPE
     except SystemExit:
         raise
     except BaseException as raised:
@@ -151,20 +152,35 @@ def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandS
 
 
 def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
-    try:
+    with suppress(ReaderGone):
         session.output.emit_error(session.envelope(), error)
-    except ReaderGone:
-        _leave_pipe()
     if session.options.debug:
         show_traceback(session.output, raised)
     return error.exit_code
 
 
-def _leave_pipe() -> int:
-    """Close stdout, so that the interpreter reports no error about it when it exits."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.BROKEN_PIPE
+def _open_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 lives as long as the process
+            continue
+        if isinstance(stream.buffer, io.RawIOBase):
+            # PYTHONUNBUFFERED is set: the stream loses what one call of write(2) does not take.
+            stream = io.TextIOWrapper(io.BufferedWriter(stream.buffer), stream.encoding)
+            setattr(sys, name, stream)
+        # A character that the terminal cannot show must not end the run.
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _leave_streams() -> None:
+    """Discard what cannot be written, for which the interpreter would change the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> NoReturn:
@@ -181,14 +197,9 @@ def main() -> NoReturn:
     logging.getLogger().addHandler(logging.NullHandler())
     if limit_of_address_space() is not None:
         share_free_memory()
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the caller
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 lives as long as the process
-        else:
-            # A character that the terminal cannot show must not end the run.
-            stream.reconfigure(errors="backslashreplace")
+    _open_streams()
     code = run(sys.argv[1:])
+    _leave_streams()
     # Keep the collector from scanning all objects when the interpreter exits.
     gc.freeze()
     sys.exit(code)

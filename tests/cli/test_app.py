@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -323,38 +324,52 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (child.wait(timeout=20), err) == (ExitCode.BROKEN_PIPE, b"")
 
 
-_NO_COMMAND = ["-m", "deltactl"]
+_DELTACTL = [sys.executable, "-m", "deltactl"]
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["-c", FAKE_MAIN, "show-facts", "t"], "`deltactl describe-history t` shows it."),
-        *(([*_NO_COMMAND, it], "") for it in ("--version", "--help", "--show-completion")),
-    ],
+    "words",
+    ["--version", "alter --help", "--show-completion", "explain", "check /no/a /no/b -o json"],
 )
-def test_a_full_disk_is_said_plainly(words: list[str], hint: str) -> None:
+def test_a_result_that_cannot_be_written(words: str) -> None:
+    environ = {**os.environ, "SHELL": "/bin/bash", "PYTHONUNBUFFERED": ""}
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, *words],
+            [*_DELTACTL, *words.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            env={**os.environ, "SHELL": "/bin/bash"},
+            env=environ,
         )
-    assert done.stderr.startswith("error: cannot write the result: ")
-    assert hint in done.stderr
-    assert done.returncode == 1
-
-
-def test_a_full_disk_is_said_plainly_for_several_tables() -> None:
-    program = [sys.executable, "-m", "deltactl", "check", "/absent/a", "/absent/b", "-o", "json"]
-    with open("/dev/full", "w") as full:  # noqa: PTH123
-        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert "Traceback" not in done.stderr
     assert "error: cannot write the result: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
     assert done.returncode == 1
+
+
+def test_a_result_of_which_a_part_cannot_be_written(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 1; "$@" >part', "-", *_DELTACTL, "vacuum", "--help-all"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert (tmp_path / "part").stat().st_size == 1024
+    assert done.stderr.startswith(b"error: cannot write the result: ")
+    assert done.returncode == 1
+
+
+def test_a_log_that_cannot_be_written() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*_DELTACTL, "alter", "--nope"],
+            stderr=full,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    assert done.returncode == 2
 
 
 def test_closed_streams_are_survived() -> None:

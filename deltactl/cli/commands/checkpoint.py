@@ -14,6 +14,7 @@ from deltactl.option_fields import execution_option, safety_option
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointReport
+    from deltactl.operations.thresholds import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,10 @@ class CheckpointFlags:
     )
     check: bool = safety_option(
         False,
-        "Change nothing. Exit with status 3 if delta.checkpointInterval requires a checkpoint now. "
-        "With --repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid",
-        alone_with=("repair", "dry_run"),
+        "Change nothing. Exit with status 3 if --if-needed, or without it "
+        "delta.checkpointInterval, requires a checkpoint now. With --repair: exit with status 3 if "
+        "a checkpoint or _last_checkpoint is invalid",
+        alone_with=("repair", "dry_run", "need"),
         is_basic=True,
     )
     yes: bool = yes_field()
@@ -57,16 +59,16 @@ def command(
     if flags.repair:
         _repair(session, table, check=flags.check, dry_run=flags.dry_run or flags.check)
     elif flags.check:
-        _check(session, table)
+        _check(session, table, options.need)
     else:
         _checkpoint(session, table, options, flags.yes, flags.dry_run)
 
 
-def _check(session: Session, table: str) -> None:
+def _check(session: Session, table: str, need: Need | None) -> None:
     from deltactl.cli.pages.checkpoint import describe_due
     from deltactl.operations.checkpoint.run import check_due
 
-    report = check_due(session.open_table(table, read_only=True))
+    report = check_due(session.open_table(table, read_only=True), need)
     session.present(
         lambda: describe_due(report),
         is_work_needed=report.due,

@@ -14,7 +14,7 @@ from deltactl.storage.store import FileInfo
 
 @dataclass(frozen=True, slots=True)
 class DueReport:
-    """Whether a checkpoint is due by the table's interval; ``last`` is -1 without one."""
+    """Whether a checkpoint is due; ``last`` is -1 without one, ``interval`` in commits."""
 
     version: int
     last: int

@@ -27,6 +27,7 @@ from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_che
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
 from deltactl.operations.checkpoint.write import WrittenCheckpoint, write_checkpoint
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.thresholds import Need
 from deltactl.operations.trusted_time import planning_now, trusted_now
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
@@ -50,14 +51,19 @@ Confirm = Callable[[str], bool]
 """``confirm(question) -> bool``: returns whether this machine's clock is right."""
 
 
-def check_due(log: DeltaLog) -> DueReport:
-    """Return whether a checkpoint of the latest version is due by ``delta.checkpointInterval``.
+def check_due(log: DeltaLog, need: Need | None) -> DueReport:
+    """Return whether a checkpoint of the latest version is due.
+
+    It is due by ``need``, or else by ``delta.checkpointInterval``.
 
     Raises:
         DeltactlError: there is no table, or the log is damaged.
     """
     snapshot = log.snapshot()
     last = snapshot.segment.checkpoint_version
+    if need is not None and need.commits is not None:
+        due = need.find_shortfall(commits=snapshot.version - last) is None
+        return DueReport(snapshot.version, last, need.commits, due)
     interval = snapshot.properties.checkpoint_interval
     due = is_due(last, log.published_up_to(snapshot.version), interval)
     return DueReport(snapshot.version, last, interval, due)

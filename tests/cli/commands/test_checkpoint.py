@@ -88,6 +88,8 @@ def test_check_says_whether_one_is_due(cli: RunCli, table: TableBuilder) -> None
         "  last checkpoint  none yet\n"
         "  interval         10 commits\n"
     )
+    assert cli("checkpoint", "events", "--check", "--if-needed", "commits=3").code == 3
+    assert cli("checkpoint", "events", "--check", "--if-needed", "commits=4").code == 0
     table.change_metadata(properties={"delta.checkpointInterval": "3"})
     due = cli("checkpoint", "events", "--check", "-o", "json")
     assert due.code == 3
