@@ -115,7 +115,7 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
     if name is None:
         return decode_inline(vector, count=count)
     ensure_readable_path(name)
-    with naming_file(name):
+    with naming_file(name, "deletion vector"):
         length = vector.size_bytes + FRAME_OVERHEAD
         (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
         payload = read_framed(framed, vector, name)
@@ -123,13 +123,13 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
 
 
 @contextmanager
-def naming_file(path: str) -> Iterator[None]:
+def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
     """Convert errors of Arrow and of the store to a ``DataFileError`` with the file name."""
     try:
         yield
     except ObjectNotFoundError as error:
         raise FileMissingError(
-            f"data file {path!r} is in the log but not in the store",
+            f"{kind} {path!r} is in the log but not in the store",
             hint="Run `deltactl check TABLE`, which shows whether the undo of a vacuum restores "
             "the file. Otherwise copy it from a backup, or restore an older version of the table.",
         ) from error

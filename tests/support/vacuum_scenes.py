@@ -64,6 +64,7 @@ class Scene:
         self.store = fresh_store()
         self.store.advance(NOW - START_MS)
         self.clock = FixedClock(NOW)
+        self.said: list[str] = []
         self._row = itertools.count()
         self.builder: TableBuilder
         self.ago(100, lambda: self._create(features, properties or {}))
@@ -163,7 +164,7 @@ class Scene:
 
     def context(self) -> RunContext:
         return RunContext(
-            warn=lambda message: None,
+            warn=self.said.append,
             engine=LocalEngine(workers=1),
             clock=self.clock,
             sleep=lambda seconds: None,

@@ -21,7 +21,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         DeltactlError: there is no such run, or files cannot be restored.
     """
     from deltactl.cli.pages.vacuum import describe_undo
-    from deltactl.operations.vacuum.journal import undo_vacuum
+    from deltactl.operations.vacuum.journal import WITHOUT_UNDO, undo_vacuum
 
     report = undo_vacuum(
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
@@ -30,7 +30,8 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))
         count = format_count(len(report.impossible), "file", "files")
-        error = FileMissingError(f"{count} cannot be restored: {path}: {reason}")
+        said = f"{count} cannot be restored: {path}: {reason}"
+        error = FileMissingError(said, hint=WITHOUT_UNDO)
     session.present(
         lambda: describe_undo(report), error=error, dry_run=dry_run, result=report.to_dict()
     )

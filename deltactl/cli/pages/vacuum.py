@@ -179,7 +179,14 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
         there = format_count(report.num_in_place, "file is", "files are")
         title += f"; {there} already there"
     yield Section((Tone.GOOD(f"{verb} {files}"), title))
-    yield from list_files("Cannot be restored", report.impossible.items())
+    lost, title = report.impossible, "Cannot be restored"
+    if len(lost) > 1 and len(reasons := set(lost.values())) == 1:
+        # Such as after a vacuum without a quarantine.
+        yield Section(
+            (Tone.CAUTION(title), f": {format_count(len(lost), 'file')}, {reasons.pop()}")
+        )
+    else:
+        yield from list_files(title, lost.items())
 
 
 def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Section]:

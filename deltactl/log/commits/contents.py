@@ -79,6 +79,17 @@ class CommitBytes:
         return timestamp
 
 
+def unreadable(name: str, problem: str) -> CorruptLogError:
+    """Return the error for a file of the log that was truncated or edited."""
+    hint = "Restore the file from a backup."
+    if version := commit_version(name):
+        hint += (
+            " Or copy the last version before it to a new table: "
+            f"`deltactl clone TABLE NEW --deep --version {version - 1}`."
+        )
+    return CorruptLogError(f"{name}{problem}", hint=hint)
+
+
 class CommitReader:
     """Reads commits and log compaction files of one table.
 
@@ -179,7 +190,7 @@ def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]
             node = parse_json_line(data[start:end])
         except (ValueError, RecursionError) as error:
             number = data.count(b"\n", 0, start) + 1
-            raise CorruptLogError(f"{name}, line {number}: not valid JSON ({error})") from error
+            raise unreadable(name, f", line {number}: not valid JSON ({error})") from error
         # The name can also be a part of a text, such as a path.
         value = node.get(action) if isinstance(node, dict) else None
         if isinstance(value, dict):

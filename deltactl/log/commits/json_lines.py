@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
-from deltactl.log.commits.contents import CommitBytes, SharedLineError
+from deltactl.log.commits.contents import CommitBytes, SharedLineError, unreadable
 from deltactl.protocol.actions import parse_metadata, to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
@@ -61,12 +61,9 @@ def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         action = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise CorruptLogError(
-            f"{name}, line {number}: not valid JSON ({error})",
-            hint="Restore the file from a backup; it is truncated or was edited.",
-        ) from error
+        raise unreadable(name, f", line {number}: not valid JSON ({error})") from error
     if not isinstance(action, dict):
-        raise CorruptLogError(f"{name}, line {number}: not a JSON object")
+        raise unreadable(name, f", line {number}: not a JSON object")
     return action
 
 

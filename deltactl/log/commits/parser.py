@@ -24,7 +24,7 @@ from deltactl.log.commits.columns import (
     read_actions,
     read_others,
 )
-from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.contents import CommitBytes, unreadable
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.json_lines import (
     find_partition_keys,
@@ -211,9 +211,8 @@ def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
     size = 0
     for file in files:
         if file.data.isspace() or not file.data:
-            raise CorruptLogError(
-                f"{file.name} is empty: the write was truncated, or the content was lost",
-                hint="Restore the file from a backup.",
+            raise unreadable(
+                file.name, " is empty: the write was truncated, or the content was lost"
             )
         _ensure_utf8(file)
         if chunk and file.newest_first:
@@ -246,10 +245,7 @@ def _ensure_utf8(file: CommitBytes) -> None:
         file.data.decode()
     except UnicodeDecodeError as error:
         number = file.data.count(b"\n", 0, error.start) + 1
-        raise CorruptLogError(
-            f"{file.name}, line {number}: not UTF-8 ({error.reason})",
-            hint="Restore the file from a backup; it is truncated or was edited.",
-        ) from error
+        raise unreadable(file.name, f", line {number}: not UTF-8 ({error.reason})") from error
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:

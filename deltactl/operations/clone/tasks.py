@@ -272,6 +272,7 @@ def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError
     return DataFileError(
         f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
         f"{source.uri} cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {shlex.quote(source.uri)}`. If a vacuum removed the files "
-        "during the run, rerun with the latest version.",
+        hint="See which versions have all their files with `deltactl describe-history "
+        f"{shlex.quote(source.uri)} --restorable`. If a vacuum removed the files during the run, "
+        "rerun with the latest version.",
     )

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,11 @@ QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 
 _BATCH = 1000
+
+WITHOUT_UNDO: Final = (
+    "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
+    "describe-history TABLE --restorable` shows which versions have all their files."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +186,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
             raise DeltactlError(
                 f"no vacuum of {store.uri} removed files and left a journal: nothing can be "
                 "restored",
-                hint="Copy missing files from a backup, or restore a version that does not need "
-                "them: `deltactl describe-history TABLE --restorable` shows which versions have "
-                "all their files. Only vacuums of deltactl can be undone.",
+                hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
             )
         run_id = runs[-1].run_id
     record, files = read_run(store, run_id)

@@ -49,12 +49,14 @@ from deltactl.log.physical_names import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
+from deltactl.operations.vacuum.horizon import Retention
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
 from deltactl.storage.names import is_absolute_name, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from deltactl.units import HOUR_MS, format_count, format_timestamp
 
 Role: TypeAlias = Literal["live", "retained", "other", "possible"]
 """Why a name is kept: the latest version, another version, or something else needs it.
@@ -81,10 +83,11 @@ class KeepRules:
     log: DeltaLog
     snapshot: Snapshot
     scan: CommitScan
-    cutoff_ms: int
+    retention: Retention
     current_at_cutoff: int | None
     options: VacuumOptions
     others: Iterable[pa.ChunkedArray]
+    warn: Warn
 
 
 def _live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
@@ -125,9 +128,12 @@ def reads_iceberg(snapshot: Snapshot) -> bool:
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     store = rules.snapshot.store
     yield from _live_names(rules.snapshot)
+    times: list[pa.ChunkedArray] = []
     for batch in rules.snapshot.tombstone_batches((*_FILE_COLUMNS, "deletion_timestamp_ms")):
-        young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
+        young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.retention.cutoff_ms)
         yield file_names(store, batch.filter(pc.fill_null(young, False))), "retained"
+        times.append(batch["deletion_timestamp_ms"])
+    _warn_of_future(rules, times)
     first = rules.scan.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1
     if oldest_kept is not None:
         first = min(first, oldest_kept + 1)
@@ -148,6 +154,20 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
         if version != rules.snapshot.version:
             kept = rules.log.snapshot(version)
             yield from _live_names(kept, "retained")
+
+
+def _warn_of_future(rules: KeepRules, times: Iterable[pa.ChunkedArray]) -> None:
+    """Warn of tombstones that wait longer than the retention, because of the clock of a writer."""
+    retain_ms = rules.retention.retain_ms
+    later_ms = rules.retention.cutoff_ms + retain_ms + HOUR_MS
+    late = [time.filter(pc.greater(time, later_ms)) for time in times]
+    if count := sum(map(len, late)):
+        last_ms = max(pc.max(time).as_py() for time in late if len(time))
+        rules.warn(
+            f"{format_count(count, 'removed file is', 'removed files are')} kept, the last until "
+            f"{format_timestamp(last_ms + retain_ms)}: the log says that they were removed in the "
+            "future"
+        )
 
 
 class OtherTables:

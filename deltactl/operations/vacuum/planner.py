@@ -351,10 +351,11 @@ class Planner:
             self.log,
             self.snapshot,
             scan,
-            self.retention.cutoff_ms,
+            self.retention,
             current,
             self.options,
             (self.read_others or self._read_others)(),
+            self.context.warn,
         )
         return keep_names(rules, oldest_kept)
 

@@ -462,8 +462,9 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
     data = store.read(path)
     store.delete_many([path])
     target = fresh_store()
-    with pytest.raises(DataFileError, match="1 file .*cannot be read.*it does not exist"):
+    with pytest.raises(DataFileError, match="1 file .*cannot be read.*it does not exist") as caught:
         clone(store, target, deep=deep)
+    assert " --restorable`" in str(caught.value.hint)
     assert commit_path(0) not in names(target)
     assert read_notes(store) == ()
     store.put(path, data + b"x")

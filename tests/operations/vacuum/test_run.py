@@ -11,6 +11,7 @@ import pytest
 from deltactl.errors import SafetyError, StorageError, UnsupportedFeatureError, VersionNotFoundError
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from deltactl.units import format_timestamp
 from tests.support.damage import edit_parquet
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
@@ -156,6 +157,15 @@ def test_metadata_of_uniform_tables_that_may_be_older_are_named() -> None:
     assert "there are no Iceberg metadata in metadata/" in said[0]
     assert "until the next conversion" in said[1]
     assert len(said) == 2
+
+
+def test_files_that_were_removed_in_the_future_are_counted() -> None:
+    scene = Scene()
+    paths = scene.append(50, "a", "a")
+    scene.ago(-2, lambda: scene.builder.remove(*paths))
+    assert scene.plan() == {}
+    until = format_timestamp(NOW + 9 * DAY)[:16]
+    assert scene.said[0].startswith(f"2 removed files are kept, the last until {until}")
 
 
 @pytest.mark.parametrize("name", ["a b", "a%2Fb", "é", "x+y", "100%25", "p=a%253Ab"])
