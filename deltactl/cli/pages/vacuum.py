@@ -157,7 +157,7 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
         Column("version", Kind.NUMBER),
         Column("size of files to remove that it needs", Kind.BYTES),
     ]
-    costs = [] if is_done else [cost for cost in horizon.costs if cost[1]][:_SHOWN_COSTS]
+    costs = [] if is_done else [cost for cost in horizon.costs if cost[1]]
     return Section(
         Tone.STRONG("Versions that can be read"),
         facts=[
@@ -166,7 +166,7 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
             ("cost of keeping them", format_size(horizon.cost_bytes) if horizon.ends else None),
         ],
         chart=Strip(*whole, layers),
-        table=Table(columns, costs, most=None),
+        table=Table(columns, costs, most=_SHOWN_COSTS),
     )
 
 

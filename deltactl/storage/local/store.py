@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -140,15 +140,25 @@ class LocalStore:
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Yield names of all files below a directory; see ``Store.walk``."""
         directory, name_prefix = self._paths.directory(prefix)
-        with mapped_errors("list", prefix, self._uri):
+        with self._walk_errors():
             # A link to a directory is not followed, even if it is the start.
             if is_absolute_name(prefix) or os.path.realpath(directory) == directory:
                 yield from walk_directory(directory, name_prefix)
 
     def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
         """Yield files, directories and links below the root; see ``Store.walk_tree``."""
-        with mapped_errors("list", "", self._uri):
+        with self._walk_errors():
             yield from walk_tree(self._paths.root, enter, facts=facts)
+
+    @contextmanager
+    def _walk_errors(self) -> Iterator[None]:
+        """Convert errors of a walk; they name the directory that cannot be read."""
+        try:
+            yield
+        except OSError as error:
+            root = f"{self._paths.root}/"
+            directory = f"{error.filename}/".removeprefix(root).removesuffix("/")
+            raise map_error(error, "list", directory, self._uri) from error
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Return facts of each name; see ``Store.stat_many``."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -257,6 +258,25 @@ def test_permissions_are_reported(store: LocalStore, root: Path) -> None:
     (root / "x").chmod(0)
     with pytest.raises(AccessDeniedError):
         store.read("x")
+
+
+@pytest.mark.parametrize("place", ["", "a/b"])
+def test_a_walk_names_the_directory_that_cannot_be_read(
+    store: LocalStore, root: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a/b/x", b"")
+    scan = os.scandir
+
+    def refuse(path: str) -> Any:
+        if path == str(root / place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    where = f"cannot list {f'{place!r} in ' if place else ''}{store.uri}: Permission denied"
+    for walk in (store.walk(), store.walk_tree(lambda name: True)):
+        with pytest.raises(AccessDeniedError, match=re.escape(where)):
+            list(walk)
 
 
 def test_names_that_are_no_unicode(store: LocalStore, root: Path) -> None:
