@@ -130,7 +130,7 @@ def parse_duration(text: str) -> int:
     if _BARE_NUMBER.fullmatch(stripped):
         raise UsageError(
             f"duration {text!r} has no unit",
-            hint=f'Add the unit: "{stripped}d" for days or "{stripped}h" for hours.',
+            hint=f'Add the unit: "{stripped}d" (days), "{stripped}h" (hours) or "{stripped}min".',
         )
     iso = _ISO_DURATION.fullmatch(stripped)
     parts = _iso_parts(iso) if iso else _named_parts(stripped, text)

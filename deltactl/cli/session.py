@@ -51,7 +51,7 @@ class Session(TableAccess):
             form,
             environ=environ,
             log_format=guess_log_format(argv, environ),
-            log_fields={"run_id": self.run_id},
+            log_fields={"run_id": self.run_id, "command": None, "table": None},
         )
         super().__init__(environ, GlobalOptions(output=form, debug="--debug" in argv), output)
         self.argv = tuple(argv)
@@ -306,7 +306,7 @@ class Session(TableAccess):
         self._is_refused = True
 
     def find_interruption(
-        self, done: str, *, is_part_done: bool, hint: str = "Rerun to finish the rest."
+        self, done: str, *, is_part_done: bool, hint: str | None = "Rerun to finish the rest."
     ) -> DeltactlError | None:
         """Return the error of a run that a signal or the time limit stopped, if one did.
 

@@ -169,6 +169,9 @@ def _handlers(wanted: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which nohup sets
+        end = wanted[signal.SIGTERM]
+        wanted = {**wanted, signal.SIGHUP: lambda _, frame: end(signal.SIGTERM, frame)}
     before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     try:
         yield

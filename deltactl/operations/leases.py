@@ -96,8 +96,9 @@ class Holder:
 
     def describe(self) -> str:
         """Return a text with the holder, the start and the expiry."""
+        where = f"{self.host} (pid {self.pid})" if self.pid else self.host
         return (
-            f"run {self.run_id} on {self.host} (pid {self.pid}), since "
+            f"run {self.run_id} on {where}, since "
             f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
             "it is renewed"
         )

@@ -151,7 +151,7 @@ def find_loss_refusal(
     return SafetyError(
         f"{format_count(count, 'file')} cannot be read, and {reason}. Nothing was changed",
         hint="Inspect what deleted the files. If they are lost, rerun with "
-        f"{option('expect_files', count)}. Without a terminal, the command line also needs --yes.",
+        f"{option('expect_files', count)}.",
     )
 
 

@@ -17,7 +17,8 @@ from tests.cli.conftest import RunCli
 
 HEAVY = ("pyarrow", "fsspec", "s3fs", "pyspark", "sqlglot", "numpy", "pandas", "rich")
 FAKE_MAIN = (
-    "import sys; from deltactl.cli.app import run; from tests.cli.conftest import FAKES; "
+    "import signal, sys; from deltactl.cli.app import run; from tests.cli.conftest import FAKES; "
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
     "sys.exit(run(sys.argv[1:], specs=FAKES))"
 )
 
@@ -238,6 +239,8 @@ def test_wrong_usage_exits_2_and_refers_to_help(
     assert ran.err == f"error: {message}\nhint: See `{hint} --help`.\n"
     in_json = fake_cli(*args, "-o", "json")
     assert (in_json.code, json.loads(in_json.out)["error"]["code"]) == (2, "USAGE")
+    logged = json.loads(fake_cli(*args, "--log-format", "json").err)
+    assert (logged["command"], logged["table"]) == (None, None)
 
 
 def test_a_storage_option_without_value_is_not_repeated(fake_cli: RunCli) -> None:
@@ -269,7 +272,11 @@ def start(*args: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGHUP, 143, "terminated"),
+    ],
 )
 def test_signals_end_a_command(number: int, code: int, word: str) -> None:
     child = start("wait-here")

@@ -147,7 +147,7 @@ def test_the_plan_stands_before_the_question_and_not_on_stdout(asked: Person) ->
     assert "Would remove 1 file (1 KiB), version 3\n" in plan
     assert re.search(r" reason +files +size .*\n +tombstone +1 +1 KiB", plan)
     assert re.search(r" directory +files +size .*\n +\(root\) +1 +1 KiB", plan)
-    assert "would expire          versions 1\n" in plan
+    assert "would expire          version 1\n" in plan
     asked.type("y\n")
     code, out = asked.end()
     assert (code, json.loads(out)["result"]["files_removed"]) == (0, 1)

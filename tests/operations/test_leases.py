@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:
     name = "_deltactl/leases/optimize.00000001.json"
     store.put(name, b"{")
     store.set_modified(name, scene.clock._now_ms)
-    with pytest.raises(LeaseHeldError, match="unknown host"), scene.hold(store, "two"):
+    with pytest.raises(LeaseHeldError, match="on an unknown host, since"), scene.hold(store, "two"):
         pass
     scene.clock.advance(LEASE_MS)
     store.advance(LEASE_MS)

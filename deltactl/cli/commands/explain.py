@@ -56,7 +56,7 @@ def _list_all(rows: list[dict[str, Any]]) -> Section:
     columns = [
         Column("code", tone=Tone.STRONG),
         Column("exit", Kind.NUMBER),
-        Column("meaning", Kind.TEXT),
+        Column("meaning", Kind.DETAIL),
     ]
     shown = [(row["code"], row["exit_code"] or None, row["meaning"]) for row in rows]
     return Section(table=Table(columns, shown, most=None))

@@ -78,7 +78,8 @@ def _question(plan: RestorePlan) -> str:
     )
     if plan.missing:
         missing = format_count(len(plan.missing), "file is", "files are")
-        text += f" {missing} missing: the new version will lack their rows."
+        whose = "its" if len(plan.missing) == 1 else "their"
+        text += f" {missing} missing: the new version will lack {whose} rows."
     return text
 
 

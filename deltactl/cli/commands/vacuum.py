@@ -137,9 +137,11 @@ def _run(
             log, options, context, orphans=orphans, confirm=confirm, dry_run=flags.looks
         )
         if report.interrupted:
+            is_whole = report.files_removed == report.plan.files.num_rows
             stopped = session.find_interruption(
                 f"{format_count(report.files_removed, 'file', 'files')} removed",
                 is_part_done=report.files_removed > 0,
+                hint=None if is_whole else "Rerun to finish the rest.",
             )
             if stopped is not None:
                 _present(session, report, stopped)

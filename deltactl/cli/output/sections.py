@@ -68,7 +68,8 @@ class Listed:
 def list_versions(ranges: Iterable[VersionRange], more: str = _ALL) -> Listed:
     """Return ranges of versions, the newest first."""
     shown = [str(a) if a == b else f"{a}-{b}" for a, b in sorted(ranges, reverse=True)]
-    return Listed(shown or ["none"], "versions " if shown else "", more=more)
+    is_one = len(shown) == 1 and shown[0].isdecimal()
+    return Listed(shown or ["none"], f"version{'' if is_one else 's'} " if shown else "", more=more)
 
 
 def list_single_versions(versions: Iterable[int], more: str = _ALL) -> Listed:

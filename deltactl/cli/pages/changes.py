@@ -31,8 +31,8 @@ def describe_diff(
     diff: VersionDiff, title: Line = (), facts: Sequence[Fact] = ()
 ) -> Iterator[Section]:
     """Return the differences between two versions, in the first section also other facts."""
-    files = format_count(diff.num_remarked, "file")
-    remarked = f"{files} are in both versions and only changed their deletion vector"
+    files = format_count(diff.num_remarked, "file is", "files are")
+    remarked = f"{files} in both versions; only the deletion vector changed"
     yield Section(
         title,
         facts=[

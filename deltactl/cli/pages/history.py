@@ -20,6 +20,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import COLUMNS, as_text
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
+from deltactl.protocol.paths import partition_directory
 from deltactl.units import format_count, format_instant, format_timestamp
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def _count_left(row: Row, left: Restorable | None) -> Cell:
     if left is None:
         return "" if row["timestamp"] is None else Tone.CAUTION("?")
     if left.num_gone:
-        return Tone.CAUTION(f"{left.state}: {left.num_gone:,}/{left.num_files:,}")
+        share = f": {left.num_gone:,}/{left.num_files:,}" if left.state == "partly gone" else ""
+        return Tone.CAUTION(f"{left.state}{share}")
     return Tone.GOOD(left.state) if left.state == "readable" else Tone.BAD(left.state)
 
 
@@ -245,9 +247,9 @@ def describe_commit_files(found: CommitFiles, now_ms: int) -> Iterator[Section]:
     yield describe_partitions(found.partitions, most=None)
     columns = [
         Column("action"),
-        Column("file", Kind.PATH, "path"),
         Column("size", Kind.BYTES, "size_bytes"),
-        Column("rows", Kind.NUMBER, "num_rows"),
+        Column("rows", Kind.NUMBER, "num_rows", empty="?"),
+        Column("file", Kind.DETAIL, "path"),
     ]
     yield Section(Tone.STRONG("Files"), table=Table(columns, found.actions))
 
@@ -275,10 +277,8 @@ def describe_partitions(parts: Sequence[PartitionChange], *, most: int | None) -
 
 
 def format_partition(values: Mapping[str, str | None] | None) -> str:
-    """Return ``a=1/b=x``; a null value is ``null``."""
-    if not values:
-        return "(whole table)"
-    return "/".join(f"{k}={'null' if v is None else v}" for k, v in values.items())
+    """Return the partition as a directory, as ``--blame`` takes it."""
+    return partition_directory(list(values.items())) if values else "(whole table)"
 
 
 def _counts(counts: FileCounts) -> tuple[Any, Any, Any]:

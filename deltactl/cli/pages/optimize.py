@@ -125,11 +125,12 @@ def _describe_races(report: OptimizeReport) -> Iterator[str]:
             "the run: these rows are also deleted in the new files"
         )
     if report.dropped:
-        left = format_count(len(report.conflicts), "bin is", "bins are")
-        yield (
-            f"other writers changed files of {format_count(len(report.dropped), 'bin')}, which "
-            f"deltactl planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
-        )
+        said = f"other writers changed files of {format_count(len(report.dropped), 'bin')}"
+        if report.rounds > 1:
+            said += f", which deltactl planned again in {format_count(report.rounds - 1, 'round')}"
+        if left := len(report.conflicts):
+            said += f"; {format_count(left, 'bin is', 'bins are')} left"
+        yield said
 
 
 def _list_bins(title: str, bins: Sequence[BinFailure]) -> Iterator[Section]:

@@ -108,7 +108,7 @@ def test_a_wide_page_shows_seconds_and_parameters(
     ran = cli("describe-history", incident, "--version-range", "1..5")
     squeezed = [line.split() for line in WIDE.splitlines()]
     assert [line.split() for line in ran.out.splitlines()][: len(squeezed)] == squeezed
-    assert "x Versions that cannot be rebuilt\n  which   versions 5\n" in ran.out
+    assert "x Versions that cannot be rebuilt\n  which   version 5\n" in ran.out
 
 
 def test_no_line_is_wider_than_the_page(cli: RunCli, tmp_path: Path) -> None:
@@ -232,14 +232,16 @@ def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
         "operation  MERGE\n"
         "\n"
         "Partitions\n"
-        "  partition       added   size  rows  removed   size  rows\n"
-        "  day=null                                  1  2 KiB     ?\n"
-        "  day=2024-01-01      1  100 B    10\n"
+        "  partition                       added   size  rows  removed   size  rows\n"
+        "  day=__HIVE_DEFAULT_PARTITION__                            1  2 KiB     ?\n"
+        "  day=2024-01-01                      1  100 B    10\n"
         "\n"
         "Files\n"
-        "  action  file   size  rows\n"
-        "  add     1     100 B    10\n"
-        "  remove  2     2 KiB\n"
+        "  action   size  rows\n"
+        "  add     100 B    10\n"
+        "      file: 1\n"
+        "  remove  2 KiB     ?\n"
+        "      file: 2\n"
     )
     ran = cli("describe-history", str(tmp_path), "--version", "1", "--files", "-o", "json")
     result = json.loads(ran.out)["result"]

@@ -47,7 +47,7 @@ def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilde
     ran = cli("restore", "events", "--to-version", "1", "--where", "p = 'a'")
     assert ran.out.startswith("Restored version 1 where p = 'a' in version 4\n")
     assert "  deltactl restore events --to-version 3 --where \"p = 'a'\"\n" in ran.out
-    assert "\n  undoes       versions 3\n" in ran.out
+    assert "\n  undoes       version 3\n" in ran.out
     assert "RESTORE part" in cli("describe-history", "events").out
 
 
@@ -123,7 +123,7 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     assert ran.code == 6
     assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
     assert "Nothing was changed." in ran.err
-    assert "1 file is missing: the new version will lack their rows." in ran.err
+    assert "1 file is missing: the new version will lack its rows." in ran.err
     assert version() == 3
     ran = cli(*words, "--yes")
     assert (ran.code, version()) == (0, 4)

@@ -87,7 +87,7 @@ def test_a_dry_run_shows_the_plan_and_removes_nothing(
         "\n"
         "Versions that can be read\n"
         "  readable now          versions 0-2\n"
-        "  would expire          versions 1\n"
+        "  would expire          version 1\n"
         "  cost of keeping them  2 KiB\n"
         "  version  size of files to remove that it needs\n"
         "        1                                  2 KiB\n"
