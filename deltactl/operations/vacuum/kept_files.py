@@ -49,8 +49,8 @@ from deltactl.log.physical_names import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
-from deltactl.operations.vacuum.horizon import Retention
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.retention import Retention
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
 from deltactl.storage.names import is_absolute_name, refuse_chain
