@@ -38,9 +38,9 @@ MEANINGS: Final = {
     ExitCode.UNSUPPORTED_FEATURE: "the table has a feature that deltactl does not support",
     ExitCode.STORAGE: "a request to the storage failed, or the credentials are wrong",
     ExitCode.ENGINE_UNAVAILABLE: "the requested engine is not available",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT), or stdin ended at a question",
+    ExitCode.INTERRUPTED: "Ctrl-C (SIGINT), or end of input",
     ExitCode.BROKEN_PIPE: "the reader of stdout closed the pipe (SIGPIPE)",
-    ExitCode.TERMINATED: "stopped by SIGTERM or SIGHUP, or ended 5min after --timeout",
+    ExitCode.TERMINATED: "stopped by SIGTERM/SIGHUP, or ended 5min after --timeout",
 }
 
 IN_SHORT: Final = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 work needed; more in --help-all"
