@@ -152,12 +152,14 @@ def _zorder(columns: str) -> Case:
 
 
 def optimize(table: str) -> Command:
-    """Our command, to files of 256 MiB."""
-    return sides.deltactl("optimize", table, "--target-size", "256MiB", "-o", "json")
+    """Our command, to files of 256 MiB, with the codec of the inputs."""
+    return sides.deltactl(
+        *("optimize", table, "--target-size", "256MiB", "--codec", "snappy", "-o", "json")
+    )
 
 
 def compact(table: str) -> Command:
-    """That of delta-rs, with the codec of the inputs."""
+    """That of delta-rs, with the same codec."""
     return sides.python(sides.THEIRS_OPTIMIZE, table, str(256 << 20), "SNAPPY")
 
 
