@@ -64,13 +64,14 @@ def _describe_scope(report: CheckReport) -> Section:
         format_count(n, noun) for name, noun in _LOG_FILES.items() if (n := getattr(counts, name))
     ]
     size = f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"
+    deleted = ", with deleted ones" if counts.num_vectors else ""
     digests = f"{counts.num_digests:,} compared, which optimize stored when it moved rows"
     return Section(
         facts=[
             ("log", ", ".join(log) or "no commits"),
             ("table", None if report.version is None else size),
             ("checked", depth),
-            ("rows", f"{counts.num_rows:,}" if counts.num_rows else None),
+            ("rows", f"{counts.num_rows:,}{deleted}" if counts.num_rows else None),
             ("deletion vectors", f"{counts.num_vectors:,}" if counts.num_vectors else None),
             ("digests", digests if options.proofs else None),
             *(("note", note) for note in report.notes),

@@ -76,6 +76,14 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
     )
 
 
+def test_rows_that_deletion_vectors_delete_are_read_too(cli: RunCli, tmp_path: Path) -> None:
+    table = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], features=["deletionVectors"])
+    (path,) = table.append([{"id": 1}, {"id": 2}])
+    table.delete_rows(path, [0])
+    ran = cli("check", str(tmp_path), "--files", "data")
+    assert "rows              2, with deleted ones\n" in ran.out
+
+
 def test_a_repair_is_a_command_where_there_is_one(cli: RunCli, table: TableBuilder) -> None:
     table.hint(1)
     ran = cli("check", "events", "--checkpoints")
