@@ -49,6 +49,7 @@ from deltactl.log.physical_names import (
 )
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.protocol.deletion_vectors import vector_files
@@ -87,7 +88,7 @@ class KeepRules:
     current_at_cutoff: int | None
     options: VacuumOptions
     others: Iterable[pa.ChunkedArray]
-    warn: Warn
+    context: RunContext
 
 
 def _live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
@@ -156,18 +157,20 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
             yield from _live_names(kept, "retained")
 
 
-def _warn_of_future(rules: KeepRules, times: Iterable[pa.ChunkedArray]) -> None:
+def _warn_of_future(rules: KeepRules, times: Sequence[pa.ChunkedArray]) -> None:
     """Warn of tombstones that wait longer than the retention, because of the clock of a writer."""
-    retain_ms = rules.retention.retain_ms
-    later_ms = rules.retention.cutoff_ms + retain_ms + HOUR_MS
-    late = [time.filter(pc.greater(time, later_ms)) for time in times]
-    if count := sum(map(len, late)):
-        last_ms = max(pc.max(time).as_py() for time in late if len(time))
-        rules.warn(
-            f"{format_count(count, 'removed file is', 'removed files are')} kept, the last until "
-            f"{format_timestamp(last_ms + retain_ms)}: the log says that they were removed in the "
-            "future"
-        )
+    retention = rules.retention
+    trusted_ms = retention.cutoff_ms + retention.retain_ms
+    last_ms = max((pc.max(time).as_py() or 0 for time in times), default=0)
+    # The time of the retention can be that of an earlier commit.
+    if last_ms <= trusted_ms or last_ms <= (now_ms := rules.context.clock.now_ms()) + HOUR_MS:
+        return
+    count = sum(pc.sum(pc.greater(time, now_ms)).as_py() or 0 for time in times)
+    rules.context.warn(
+        f"{format_count(count, 'removed file is', 'removed files are')} kept, the last until "
+        f"{format_timestamp(last_ms + retention.retain_ms)}: the log dates the removal in the "
+        "future"
+    )
 
 
 class OtherTables:

@@ -355,7 +355,7 @@ class Planner:
             current,
             self.options,
             (self.read_others or self._read_others)(),
-            self.context.warn,
+            self.context,
         )
         return keep_names(rules, oldest_kept)
 
