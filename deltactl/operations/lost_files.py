@@ -155,21 +155,21 @@ def find_loss_refusal(
     )
 
 
-def find_live_loss_refusal(uri: str, lost: LostFiles, removed: pa.Table) -> SafetyError | None:
-    """Return why a restore must not remove lost files of the latest version."""
-    lost = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
-    check = f"deltactl check {shlex.quote(uri)} --fix"
-    if pc.any(lost.is_vector).as_py():
+def find_kept_refusal(uri: str, lost: LostFiles, removed: pa.Table) -> SafetyError | None:
+    """Return why a restore must not omit lost files, which may be live in the latest version."""
+    live = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
+    if pc.any(live.is_vector).as_py():
         return SafetyError(
-            f"{lost.files['path'].filter(lost.is_vector)[0].as_py()!r} exists, and only its "
+            f"{live.files['path'].filter(live.is_vector)[0].as_py()!r} exists, and only its "
             "deletion vector is missing: without the file, its live rows would be lost",
-            hint=f"Run `{check} missing-vectors`, which says what can be chosen.",
+            hint=f"Run `deltactl check {shlex.quote(uri)} --fix missing-vectors`, which says what "
+            "can be chosen.",
         )
     for name in lost.names.to_pylist():
         if name in lost.places:
             return SafetyError(
                 f"{name!r} does not exist, but can perhaps be restored: {lost.places[name]}",
-                hint=f"Restore it. `{check} missing-files --dry-run` lists all such files.",
+                hint="Restore it, and all other such files, then rerun.",
             )
     return None
 

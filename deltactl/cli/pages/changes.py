@@ -96,7 +96,12 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     if plan.is_empty:
         what = "" if plan.predicate is None else f" where {plan.predicate}"
         said = f": version {plan.version} is the same as version {plan.target_version}{what}"
-        yield Section((Tone.GOOD("Nothing to restore"), said))
+        if lost := plan.lost.num_rows:
+            said += (
+                f", but without {format_count(lost, 'file')} of that version that cannot be read"
+            )
+        yield Section(((Tone.CAUTION if lost else Tone.GOOD)("Nothing to restore"), said))
+        yield from _list_missing(plan)
         return
     if report.version_after is None:
         yield from _describe_changes(_title("Would restore", plan), plan)
@@ -119,6 +124,10 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
     yield Section(way, code=undo)
 
 
+def _list_missing(plan: RestorePlan) -> Iterator[Section]:
+    return list_files("Missing", [(it.path, it.problem) for it in plan.missing], Tone.BAD)
+
+
 def describe_plan(plan: RestorePlan) -> Iterator[Section]:
     """Return the plan, before the user confirms it."""
     return _describe_changes(_title("Restore", plan), plan)
@@ -134,8 +143,7 @@ def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
     undone = list_single_versions(plan.undone) if plan.undone else None
     facts = [("undoes", undone), ("table after", after)]
     yield from describe_diff(plan.diff, title, facts)
-    missing = [(file.path, file.problem) for file in plan.missing]
-    yield from list_files("Missing", missing, Tone.BAD)
+    yield from _list_missing(plan)
 
 
 def describe_alter(report: AlterReport) -> Iterator[Section]:

@@ -137,7 +137,7 @@ def _describe_log_file(report: LogFileReport) -> Section:
 def _list_lost(report: MissingReport, is_chosen: bool) -> Table:
     rows = [row for row in report.rows.to_pylist() if row["changed"] is is_chosen]
     return Table(
-        [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)],
+        [Column("file", Kind.WORD, tone=Tone.STRONG), Column("problem", Kind.DETAIL)],
         [(row["text"], _say_lost(row)) for row in rows],
     )
 
@@ -183,5 +183,5 @@ def _describe_paths(report: PathRepairReport) -> Iterator[Section]:
 def _list_pairs(pairs: tuple[PathPair, ...]) -> Table:
     gone = "; the file does not exist"
     rows = [(it.path, it.problem + (gone if it.exists is False else "")) for it in pairs]
-    columns = [Column("file", Kind.PATH, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
+    columns = [Column("file", Kind.WORD, tone=Tone.STRONG), Column("problem", Kind.DETAIL)]
     return Table(columns, rows)

@@ -29,6 +29,7 @@ from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_count
 
 VACUUM_START: Final = "VACUUM START"
+VACUUM_END: Final = "VACUUM END"
 
 _FRESH_S: Final = 60
 _BLOCK_BYTES: Final = 8 << 20
@@ -66,8 +67,13 @@ class AddedFiles:
         self._listed_s = self._clock.monotonic()
 
     def rebase(self, concurrent: Tail) -> None:
-        """Take the commits of other writers since the run began."""
+        """Take the commits of other writers since the run began.
+
+        What was seen before a vacuum may be gone.
+        """
         self._vacuum_began = self._vacuum_began or VACUUM_START in concurrent.operations
+        if not concurrent.operations.isdisjoint({VACUUM_START, VACUUM_END}):
+            self._seen_s = self._listed_s = None
 
     def ensure_present(self, name: str, content: bytes, partition_keys: Iterable[str]) -> None:
         """Look for the files that a commit adds, and for their deletion vectors.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -137,8 +138,12 @@ def ensure_unchanged(
             "source.",
         )
     reason = _find_reason(log, current, past.version)
-    if reason is None or _is_as_cloned(log, current, past.version):
+    if reason is None:
         return
+    then = _load(log, past.version)
+    if then is not None and _is_as_cloned(current, then):
+        return
+    reason = _find_reason(log, current, past.version, then) or reason
     full = option("full", True)
     hint = f"Add {full} to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
@@ -153,18 +158,25 @@ def ensure_unchanged(
     )
 
 
-def _find_reason(log: DeltaLog, current: Snapshot, version: int) -> str | None:
-    """Return what the commits after a version changed; ``None`` if they only rearranged rows."""
+def _find_reason(
+    log: DeltaLog, current: Snapshot, version: int, then: Snapshot | None = None
+) -> str | None:
+    """Return what the commits after a version changed; ``None`` if they only rearranged rows.
+
+    With the version ``then``, actions of the commits that change nothing of it do not count.
+    """
     first, last = version + 1, current.version
     if not log.has_commits(first, last):
         return "its log is not complete"
     tail = log.replay(range(first, last + 1), current.metadata.partition_keys)
     news = tail.non_file_actions
-    if news.protocol is not None:
+    if news.protocol is not None and (then is None or then.protocol != current.protocol):
         return _PROTOCOL
-    if news.metadata is not None:
+    is_same = then is not None and is_same_metadata(current.metadata, then.metadata)
+    if news.metadata is not None and not is_same:
         return "its schema or properties were changed"
-    if set(news.domains) - {ROW_TRACKING_DOMAIN}:
+    is_same = then is not None and _domains(current) == _domains(then)
+    if set(news.domains) - {ROW_TRACKING_DOMAIN} and not is_same:
         return "its domain metadata were changed"
     rows = chain.from_iterable(
         it.batches(["data_change"]) for it in (tail.add_rows, tail.remove_rows)
@@ -174,12 +186,14 @@ def _find_reason(log: DeltaLog, current: Snapshot, version: int) -> str | None:
     return None
 
 
-def _is_as_cloned(log: DeltaLog, current: Snapshot, version: int) -> bool:
+def _load(log: DeltaLog, version: int) -> Snapshot | None:
+    with suppress(TableError):
+        return log.snapshot(version)
+    return None
+
+
+def _is_as_cloned(current: Snapshot, then: Snapshot) -> bool:
     """Return whether the changes since a version were discarded, as by a restore."""
-    try:
-        then = log.snapshot(version)
-    except TableError:
-        return False
     return (
         current.protocol == then.protocol
         and is_same_metadata(current.metadata, then.metadata)

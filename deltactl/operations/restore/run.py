@@ -21,7 +21,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.lost_files import find_live_loss_refusal, find_loss_refusal, find_lost
+from deltactl.operations.lost_files import find_kept_refusal, find_loss_refusal, find_lost
 from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -41,7 +41,7 @@ from deltactl.operations.vacuum_commits import (
     find_vacuum_commits,
 )
 from deltactl.option_names import option
-from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
 from deltactl.units import format_count, format_duration, format_timestamp
 
 __all__ = ["RestoreOptions", "RestorePlan", "RestoreReport", "restore_table"]
@@ -80,7 +80,7 @@ def restore_table(
         log.uri, plan.version, plan.target_version,
         format_count(plan.added.num_rows, "file"), plan.removed.num_rows,
     )  # fmt: skip
-    if plan.is_empty:
+    if plan.is_empty and not plan.missing:
         return RestoreReport(plan, context.engine.name, dry_run=dry_run)
     report = RestoreReport(
         plan, context.engine.name, dry_run=dry_run, ends=_warn_of_vacuums(versions, plan, context)
@@ -88,11 +88,14 @@ def restore_table(
     refusal = _find_refusal(versions, plan, options, context)
     if refusal is None:
         _warn_of_append_only(plan, versions.current, context)
+        _warn_of_features(plan, versions.current, context)
     if dry_run:
         context.warn_of_refusal(refusal)
         return report
     if refusal is not None:
         raise refusal
+    if plan.is_empty:
+        return report
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was restored")
     if context.is_cancelled:
@@ -139,14 +142,16 @@ def _find_refusal(
     if refusal is None and plan.missing:
         uri = versions.log.uri
         lost = find_lost(versions.target, plan.missing, context.storage_options)
-        refusal = find_live_loss_refusal(uri, lost, plan.removed) or find_loss_refusal(
-            uri,
-            lost,
-            plan.lost.num_rows,
-            plan.wanted_files,
-            options.expect_files,
-            version=plan.target_version,
-        )
+        refusal = find_kept_refusal(uri, lost, plan.removed)
+        if refusal is None and not plan.is_empty:
+            refusal = find_loss_refusal(
+                uri,
+                lost,
+                plan.lost.num_rows,
+                plan.wanted_files,
+                options.expect_files,
+                version=plan.target_version,
+            )
     return refusal
 
 
@@ -239,6 +244,20 @@ def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunConte
         context.warn(
             f"the restore makes the table append-only, as it was in version {plan.target_version}. "
             "To undo the restore, first set delta.appendOnly to false"
+        )
+
+
+def _warn_of_features(plan: RestorePlan, current: Snapshot, context: RunContext) -> None:
+    """Warn of reader features that the restore adds: another restore does not remove them."""
+    if plan.state is None:
+        return
+    added = list_features(plan.state.protocol) - list_features(current.protocol)
+    names = sorted(name for name in added if REGISTRY[name].reader)
+    if names:
+        context.warn(
+            f"the restore adds {', '.join(names)}, as in version {plan.target_version}: engines "
+            "without it can no longer read the table, and another restore does not remove it, but "
+            "`deltactl alter TABLE --drop-feature` does"
         )
 
 

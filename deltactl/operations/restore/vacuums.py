@@ -19,9 +19,9 @@ VersionRange = tuple[int, int]
 
 
 def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:
-    """Return the version nearest to the target whose files all exist; lists all files."""
-    states = find_restorable(log, missing)
-    whole = [version for version, it in states.items() if it.state is State.READABLE]
+    """Return the earlier version nearest to the target whose files all exist; list all files."""
+    states, latest = find_restorable(log, missing), log.latest_version
+    whole = [v for v, it in states.items() if it.state is State.READABLE and v != latest]
     return min(whole, key=lambda version: (abs(version - target), version), default=None)
 
 

@@ -175,6 +175,10 @@ def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
     Table("x", store=target).restore(version=0)
     assert sync(source, target).files_added == 1
     assert ids(target) == [1, 2]
+    # Its commit repeats protocol and metadata.
+    Table("x", store=target, warn=lambda _: None).restore(version=0)
+    with pytest.raises(SafetyError, match="rows were added or removed"):
+        sync(source, target)
 
 
 def test_no_restore_discards_a_new_protocol() -> None:

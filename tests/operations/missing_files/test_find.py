@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deltactl.cli.pages.changes import describe_restore
 from deltactl.errors import SafetyError
 from deltactl.operations import missing_files
 from tests.support.restores import damaged, ids, latest, restore
@@ -33,7 +34,11 @@ def test_without_what_is_missing(what: str) -> None:
     assert report.plan.lost.num_rows == 1
     assert report.plan.files_after == 1
     assert report.to_dict()["files_lost"] == report.plan.lost["path"].to_pylist()
-    assert restore(builder.store, 2, ignore_missing=True).plan.is_empty
+    again = restore(builder.store, 2, ignore_missing=True)
+    assert (again.plan.is_empty, again.version_after) == (True, None)
+    shown = str([*describe_restore(again, "t")])
+    assert "but without 1 file of that version that cannot be read" in shown
+    assert again.plan.missing[0].path in shown
 
 
 def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:

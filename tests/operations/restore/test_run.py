@@ -10,6 +10,7 @@ from deltactl.clock import SystemClock
 from deltactl.errors import (
     CommitDamagedError,
     ConflictError,
+    FilesGoneError,
     InterruptedRunError,
     SafetyError,
     UnsupportedFeatureError,
@@ -260,6 +261,9 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
         table.restore(version=1)
     assert f"vacuum {run} of" in caught.value.message
     assert f"--undo {run}`, which restores 1;" in (caught.value.hint or "")
+    for expected in (None, 1):  # not lost, so not to be omitted either
+        with pytest.raises(SafetyError, match="can perhaps be restored: .*--undo"):
+            table.restore(version=1, ignore_missing=True, expect_files=expected)
     from deltactl.operations.vacuum.journal import undo_vacuum
 
     undo_vacuum(builder.store, "last")
@@ -284,6 +288,30 @@ def test_a_vacuum_at_work_is_told_and_what_it_takes_is_found() -> None:
     assert "the vacuum that began in version 5" in warnings[0]
     assert report.version_after == 6
     assert [it.path for it in report.gone] == [path]
+
+
+@pytest.mark.parametrize("kinds", [["START", "END"], ["END"]])
+def test_what_a_vacuum_took_before_the_commit_is_not_committed(kinds: list[str]) -> None:
+    """It began and ended, or ended, between the plan and the commit."""
+    builder = with_vectors()
+    (path,) = {key[0] for key in keys(builder.store, 1)}
+
+    def vacuum() -> None:
+        for kind in kinds:
+            builder.commit(operation=f"VACUUM {kind}")
+        builder.store.delete_many([path])
+
+    with pytest.raises(FilesGoneError, match="nothing was committed: .*1 file does not exist"):
+        restore(Meanwhile(builder.store, vacuum), 1)
+    assert latest(builder.store) == 4 + len(kinds)
+
+
+def test_a_reader_feature_that_comes_back_is_told() -> None:
+    builder = with_vectors()
+    builder.commit(builder.protocol_action([]))
+    warnings: list[str] = []
+    restore(builder.store, 1, warnings)
+    assert "the restore adds deletionVectors, as in version 1: engines without" in warnings[0]
 
 
 def test_a_vacuum_that_ended_is_not_told() -> None:
