@@ -35,7 +35,7 @@ def test_help_opens_with_examples_and_ends_with_the_exit_statuses(
     assert lines[1:3] == ["", "Examples:"]
     assert lines[3].startswith(f"  deltactl {spec.name}")
     assert lines[4].startswith(f"  deltactl {spec.name}")
-    assert lines[-1] == "  143  stopped by SIGTERM, or ended 5min after --timeout"
+    assert lines[-1] == "  143  stopped by SIGTERM/SIGHUP, or ended 5min after --timeout"
     headings = [line[:-1] for line in lines if re.fullmatch(r"[A-Z][a-z]+:", line)]
     groups = [heading for heading in headings if heading in set(Group)]
     assert groups == [group for group in Group if group in groups]

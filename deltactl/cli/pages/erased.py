@@ -50,7 +50,7 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
             notes=[", ".join(report.unsearchable)],
         )
     yield _describe_scope(report)
-    yield Section(Tone.STRONG("No search of the table can see"), notes=report.unseen)
+    yield Section(Tone.STRONG("This search does not see"), notes=report.unseen)
 
 
 def _describe_scope(report: ErasedReport) -> Section:

@@ -90,12 +90,13 @@ UNSEEN: Final = (
     "copies elsewhere: exports, deep clones (search these as further tables), tables that were "
     "computed from this one",
     "shallow clones that are not recorded in the table",
+    "values of partition columns that data files store too, where they differ from the log",
     "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
     "that is mounted elsewhere",
     "caches of engines, results of queries, and logs of programs",
     "blocks of a disk that a file system no longer uses",
 )
-"""What no search of the table's storage can see."""
+"""What the search does not see."""
 
 
 class NoColumnError(DataFileError):

@@ -82,7 +82,7 @@ def test_a_value_is_stored_as_spark_reads_it(key: str, value: str, stored: str) 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("delta.logRetentionDuration", "30", '"30d" for days'),
+        ("delta.logRetentionDuration", "30", '"30d" (days)'),
         ("delta.logRetentionDuration", "1 month", 'such as "30d"'),
         ("delta.targetFileSize", "12 parsecs", "such as"),
         ("delta.appendOnly", "yes", "true, false"),
