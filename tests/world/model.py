@@ -378,6 +378,10 @@ class Model:
             self.tables[target] = _moved_table(self.tables.pop(place), place, target)
         for other in self.tables.values():
             other.lost = {_moved(path, place, target) for path in other.lost}
+        self._gone = {
+            (target if at == place else at, _moved(path, place, target)): rows
+            for (at, path), rows in self._gone.items()
+        }
         self.landed = {_moved(p, place, target): it for p, it in self.landed.items()}
         self.quarantined = {_moved(p, place, target): it for p, it in self.quarantined.items()}
         self.produced = {_moved(path, place, target) for path in self.produced}
