@@ -21,8 +21,7 @@ _KINDS: Final = {
 def log_file_kinds(names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the kind of each file: commits, checkpoints, sidecars or other_log_files, or null."""
     masks = [pc.match_substring_regex(names, pattern) for pattern in _KINDS.values()]
-    table = pa.table(masks, names=list(_KINDS)).combine_chunks()
     conditions = pa.StructArray.from_arrays(
-        [column.combine_chunks() for column in table.columns], names=list(_KINDS)
+        [mask.combine_chunks() for mask in masks], names=list(_KINDS)
     )
     return pa.chunked_array([pc.case_when(conditions, *map(pa.scalar, _KINDS))])

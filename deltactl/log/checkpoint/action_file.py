@@ -178,8 +178,6 @@ class ActionFileWriter:
     def _naming_file(self) -> Iterator[None]:
         try:
             yield
-        except DeltactlError:
-            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise StorageError(f"{self._name} cannot be written: {error}"[:500]) from error
 

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from deltactl.errors import (
     MALFORMED,
     CorruptLogError,
-    DeltactlError,
     MissingLogFileError,
     ObjectNotFoundError,
     first_line,
@@ -82,8 +81,6 @@ def _named(name: str, version: int) -> Iterator[None]:
             "--repair`: an older checkpoint or the JSON commits may be enough to rebuild the "
             "checkpoint.",
         ) from error
-    except DeltactlError:
-        raise
     except (pa.ArrowException, OSError, *MALFORMED) as error:
         detail = first_line(error) or type(error).__name__
         raise CorruptLogError(

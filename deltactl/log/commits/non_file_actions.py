@@ -34,7 +34,7 @@ class NonFileActions:
     """The latest ``protocol`` and ``metaData``, ``txn`` by application, and domains by name.
 
     Removed domains are kept and marked, because they must cancel older actions of the same domain.
-    ``older_metadata`` are the ``metaData`` actions that were replaced, oldest first.
+    ``older_metadata`` are the ``metaData`` actions that were replaced.
     """
 
     protocol: Protocol | None = None
