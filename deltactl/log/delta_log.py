@@ -140,6 +140,7 @@ class DeltaLog:
         options, entry = storage_options or {}, None
         found: str | Located = address
         if isinstance(address, str) and is_table_name(address):
+            # For a name only: a command on a path loads no client of a catalog (ADR 29).
             from deltactl.catalog.open import locate
 
             found = locate(address, options, read_only=read_only)
@@ -181,6 +182,7 @@ class DeltaLog:
     @property
     def listing(self) -> LogListing:
         """Return the files of the whole log; empty if there is no table."""
+        # A listing that begins at the last checkpoint is not enough.
         if self._listing is None or self._listing.start_version:
             self._listing = self.list_from(0)
         return self._listing
@@ -297,6 +299,7 @@ class DeltaLog:
                     f"ratify: versions after {latest} are ignored"
                 )
         listing.add_tail(tail)
+        # A listing that begins after the latest version rightly has no commits.
         if latest is not None and listing.latest_version != latest and version <= latest:
             raise LogGapError(
                 f"the catalog says that version {latest} of {self.uri} is the latest, but the log "
@@ -380,6 +383,7 @@ class DeltaLog:
             UnsupportedFeatureError: it is not allowed.
             StorageError: this is not known.
         """
+        # What no catalog can allow is refused in a dry run too.
         if self.managed is not None and not (self._is_read_only and permission):
             self.managed.ensure_allowed(permission)
 
@@ -627,6 +631,7 @@ class DeltaLog:
         ``known`` is a checkpoint that was already read. It is not read again.
         """
         listing = self.listing
+        # Without commit 0, no version before the oldest checkpoint can be rebuilt.
         if known is not None and known == listing.checkpoints[0] and listing.first_commit > 0:
             return known.version
         versions = {*listing.commits, *(c.version for c in listing.checkpoints)}

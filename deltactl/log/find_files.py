@@ -55,6 +55,7 @@ def _stat_absolute(
     try:
         return dict(zip(names, store.stat_many(names), strict=True)), frozenset()
     except StorageError as error:
+        # Such an error says nothing about where the files are.
         if error.retryable:
             raise
         if len(names) == 1:
@@ -93,6 +94,7 @@ def _list_range(
     """Return facts of all names from one listing; ``None`` if it has too many others."""
     wanted = [*names, *beside]
     first, last = (choose(wanted, key=str.encode) for choose in (min, max))
+    # A page costs one request, even if few of its names are wanted.
     most = max(_PAGE, _NAMES_A_FILE * len(names)) if beside else _NAMES_A_FILE * len(names)
     listed: dict[str, FileInfo] = {}
     for info in islice(store.list_from(directory, first.rpartition("/")[2]), most):
@@ -100,7 +102,9 @@ def _list_range(
         if info.name.encode() >= last.encode():
             break
     else:
+        # The listing was cut off, so it does not show that a name is missing.
         if len(listed) == most:
+            # Without the names beside, the range may be short enough.
             can_list = beside and len(names) >= _LEAST_WANTED
             return _list_range(store, directory, names) if can_list else {}
     return {name: listed.get(name) for name in wanted}

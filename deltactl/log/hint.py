@@ -16,6 +16,7 @@ from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
 
 HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
+# All other bytes but letters and digits are encoded (PROTOCOL.md, "JSON checksum").
 _SAFE = "-._~"
 
 

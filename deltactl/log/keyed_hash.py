@@ -24,6 +24,7 @@ from deltactl.numpy_types import Bytes, Hashes, Integers, WideHashes
 from deltactl.protocol.arrow_schemas import array_of
 
 _PARTS: Final = 4  # of 32 bits each
+# A list of one array: a longer array replaces it, while other threads may still use the old one.
 _NUMBERS: Final = [np.zeros((_PARTS, 0), np.uint64)]
 _LOCK: Final = threading.Lock()
 _BLOCK_ROWS: Final = 1 << 14  # so small that the words of a block stay in the cache
@@ -100,6 +101,7 @@ class SeenKeys:
         if not len(run):
             return
         while self._runs and len(self._runs[-1]) < 2 * len(run):
+            # Both parts are sorted. A stable sort only merges them.
             run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
         self._runs.append(run)
 
@@ -127,7 +129,9 @@ def _hash(texts: pa.StringArray) -> Hashes:
 def _add_block(sums: Hashes, data: Bytes, offsets: Integers) -> None:
     lengths, starts = np.diff(offsets), offsets[:-1]
     whole, rest = lengths // _WORD_BYTES, lengths % _WORD_BYTES
+    # Three more: for the constant term, the length and the bytes after the last whole word.
     numbers = _draw(int(whole.max(initial=0)) + 3)
+    # Texts are not aligned, so words begin at every byte. The zeros are read after the last text.
     padded = np.concatenate([data, np.zeros(2 * _WORD_BYTES, np.uint8)])
     words = np.ndarray((len(data) + _WORD_BYTES,), "<u4", padded, strides=(1,))
     # Take the bytes after the last whole word, and replace those of the next text by zeros.
@@ -136,6 +140,7 @@ def _add_block(sums: Hashes, data: Bytes, offsets: Integers) -> None:
         sums[part] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
     least = int(whole.min())
     for place, factors in enumerate(numbers[:, 3:].T):
+        # All texts have the first words; a slice is faster than an index.
         rows = slice(None) if place < least else np.flatnonzero(whole > place)
         found = words[starts[rows] + place * _WORD_BYTES].astype(np.uint64)
         for part, factor in enumerate(factors):
@@ -144,6 +149,7 @@ def _add_block(sums: Hashes, data: Bytes, offsets: Integers) -> None:
 
 def _draw(count: int) -> Hashes:
     """Return the random numbers of this process for each part; more are drawn when needed."""
+    # Two threads must not draw different numbers for one place.
     with _LOCK:
         known = _NUMBERS[0]
         if (more := count - known.shape[1]) > 0:

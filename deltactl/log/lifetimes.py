@@ -50,6 +50,7 @@ class Lifetimes:
         was_there = starts_key & ~is_add
         born = np.where(was_there, first, version)
         died = np.where(was_there, version, died)
+        # The scan may begin before the range.
         born = np.maximum(born, first)
         chosen = (is_add | was_there) & (born < died)
         columns = ["path", "vector_file", "key"]
@@ -61,6 +62,7 @@ class Lifetimes:
         hit = pc.or_(
             pc.is_in(self.files["path"], value_set=names),
             pc.and_(
+                # If `names` has a null, is_in is true for nulls.
                 pc.is_valid(self.files["vector_file"]),
                 pc.is_in(self.files["vector_file"], value_set=names),
             ),

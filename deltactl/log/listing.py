@@ -21,8 +21,8 @@ from deltactl.protocol.names import (
 )
 from deltactl.storage.store import FileInfo, Store
 
-# If a version has several complete checkpoints, any of them is correct. This is the order of Delta
-# on Spark.
+# If a version has several complete checkpoints, any of them is correct. deltactl reads the first in
+# this order, because every reader can read classic ones (ADR 6). Delta on Spark reads the last.
 _KIND_ORDER: Final = {"classic": 0, "multipart": 1, "uuid": 2}
 
 
@@ -118,6 +118,7 @@ def retry_after_log_cleanup(look: Callable[[], T]) -> T:
 
 def _first_missing(listing: LogListing) -> int | None:
     """Return the first missing commit after the latest checkpoint, if a later commit exists."""
+    # An interrupted log cleanup leaves gaps before the latest checkpoint, and they harm nobody.
     newest = max((c.version for c in listing.checkpoints), default=listing.start_version - 1)
     above = sorted(version for version in listing.commits if version > newest)
     expected = range(newest + 1, newest + 1 + len(above))
@@ -129,6 +130,7 @@ def _list_once(store: Store, start_version: int) -> LogListing:
     parts: dict[tuple[int, int], dict[int, FileInfo]] = defaultdict(dict)
     for info in store.list_from(LOG_DIR, version_prefix(start_version)):
         name = info.name.rpartition("/")[2]
+        # Nearly all files are commits, and this is much faster than `parse_log_name`.
         commit = parse_commit_name(name)
         if commit is not None:
             listing.commits[commit] = info

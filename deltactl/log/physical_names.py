@@ -20,6 +20,7 @@ _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
 # Characters of a decoded name that not all readers leave as they are.
 _CONTROLS = "".join(map(chr, (*range(0x20), 0x7F)))
 _MISREAD = r"[\\?#\x00-\x1F\x7F]|^ | $"
+# Parsers of URLs do not trim the last one, DEL.
 _URL_TRIMMED = _CONTROLS[:-1] + " "
 
 
@@ -73,6 +74,7 @@ def possible_names(addresses: pa.Array) -> Iterator[pa.ChunkedArray]:
 
     These are all ends of an address: ``f`` and ``p=1/f`` of ``/data/p=1/f``.
     """
+    # Many files are in few directories, so each directory is shortened once.
     folders = pc.replace_substring_regex(addresses, "/[^/]*$", "").dictionary_encode()
     files = pc.replace_substring_regex(addresses, "^.*/", "")
     yield pa.chunked_array([files])

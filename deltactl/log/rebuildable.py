@@ -25,6 +25,7 @@ def find_rebuildable(
     ``broken`` are versions whose commit exists but cannot be read. Checkpoints are read only if a
     wanted version cannot be rebuilt without them.
     """
+    # groupby needs the order of versions, which the listing has.
     checkpoints = {
         version: list(found) for version, found in groupby(listing.checkpoints, lambda c: c.version)
     }
@@ -56,6 +57,7 @@ def _find_start(
     readable: AbstractSet[int],
 ) -> int:
     """Return where in a run rebuilding can begin: at commit 0, or at the first valid checkpoint."""
+    # From commit 0 on, no checkpoint is needed, so none is read.
     if run[0] == 0 and 0 in readable:
         return 0
     for index, version in enumerate(run):

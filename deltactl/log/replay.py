@@ -134,6 +134,7 @@ def reconcile(parts: Iterable[tuple[pa.Table, pa.Table]]) -> Tail:
         adds.add(more_adds)
         removes.add(more_removes)
     result = _reconcile(adds, removes, by_text=False)
+    # Otherwise both rules give the same result.
     if adds.has_other_texts or removes.has_other_texts:
         result.by_text = _reconcile(adds, removes, by_text=True)
     return result
@@ -147,6 +148,7 @@ def _reconcile(adds: RowStore, removes: RowStore, *, by_text: bool) -> Tail:
     kept = np.split(won, [adds.num_rows])
     rows = adds.select(kept[0]), removes.select(kept[1])
     keys_of = text_keys if by_text else file_keys
+    # Not read unless the set is small: see `make_key_set`.
     texts = (keys_of(batch) for part in rows for batch in part.batches(KEY_COLUMNS))
     return Tail(*rows, make_key_set(texts, first, second))
 
@@ -214,6 +216,7 @@ def tombstone_batches(
 
 
 def _with_keys(columns: Sequence[str], tail: Tail) -> list[str]:
+    # Nothing is compared, so the columns of keys are not read.
     if not len(tail.keys):
         return list(columns)
     return [*columns, *(key for key in KEY_COLUMNS if key not in columns)]
@@ -223,4 +226,5 @@ def _without(batch: pa.Table, tail: Tail, keys_of: _KeysOf) -> pa.Table:
     if not len(tail.keys) or not batch.num_rows:
         return batch
     gone = tail.keys.mask(keys_of(batch))
+    # To filter a batch copies it, even if no row is left out.
     return batch.filter(pc.invert(gone)) if pc.any(gone).as_py() else batch

@@ -59,6 +59,7 @@ def list_from_hint(
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
         listing = list_from(hinted)
+        # A newer one is enough: a log cleanup may have deleted that of an outdated file.
         if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
             return listing
         warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")

@@ -149,15 +149,18 @@ def load_snapshot(
             listing = list_whole()
             continue
         try:
+            # Apart from the commits: only after an error of the checkpoint, an older one can help.
             head = None if segment.checkpoint is None else read_head(store, segment.checkpoint)
         except CorruptLogError as error:
             warn(f"{error.message}; rebuilding from older files")
             assert segment.checkpoint is not None
+            # If no other file can rebuild the version, the first error is the one to report.
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
             return load_segment(reader, segment, head, visitors)
         except CorruptLogError as error:
+            # Then these commits are the only files that can rebuild the version.
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
             warn(f"{error.message}; reading each commit file instead of compacted files")

@@ -50,6 +50,7 @@ def no_table_error(store: Store) -> NotATableError:
         StorageError: the path cannot be listed.
     """
     where = store.uri
+    # An empty directory has no files to list, but is a directory.
     if has_log(store) or LOG_DIR in store.list_directories():
         return NotATableError(
             f"{where} is not a Delta table: its _delta_log contains no commits",
@@ -60,6 +61,7 @@ def no_table_error(store: Store) -> NotATableError:
     if names := next(store.walk(), None):
         hint = hint or _hint_of_content(store, names)
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
+    # A URI is encoded; the names that a store takes are not.
     if store.stat_many([unquote(where)]) != [None]:
         return NotATableError(f"{where} is a file, not a Delta table", hint=hint or _GIVE)
     message = f"no Delta table at {where}: the directory is empty or missing"
@@ -106,6 +108,7 @@ def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | Non
         if not path.strip("/"):
             break
         parent = f"{scheme}{separator}{path}"
+        # A user who may list the table need not be allowed to list what is above it.
         with suppress(StorageError):
             if has_log(store, unquote(parent)):
                 return parent

@@ -46,6 +46,7 @@ def compare_commits(store: Store, managed: CatalogManaged, now_ms: int) -> Catal
     Raises:
         StorageError: the catalog or the store failed.
     """
+    # Before the listing: a commit that is published meanwhile is in both then, not in none.
     state = managed.load()
     published = list_log(store).commits
     if any(version > state.latest_version for version in published):
@@ -67,6 +68,7 @@ def _find_wrong(
         if version > state.latest_version:
             text = f"the catalog did not ratify it: its latest version is {state.latest_version}"
             yield CatalogProblem(text, version, published[version].name)
+    # Of earlier ones, the catalog no longer names a file to compare with.
     for commit in state.commits:
         info = published.get(commit.version)
         if info is not None and store.read(info.name) != store.read(staged_file(commit).name):
@@ -109,6 +111,7 @@ def _find_lost(
         elif version in ratified:
             yield from (info for info in files if info.name != ratified[version])
         elif version in published:
+            # A version that is in neither is older than the log: nothing shows its commit.
             yield from _differing(store, files, published[version])
 
 

@@ -97,6 +97,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     # A checkpoint that is bad, or not checked yet as this one, must not prove anything.
     others = frozenset(c for c in log.listing.checkpoints if c not in usable)
     try:
+        # Without warnings: each checkpoint that a replay skips has a verdict of its own.
         replayed = log.without_warnings().snapshot(checkpoint.version, skip=others)
     except (CorruptLogError, ObjectNotFoundError):
         return Verdict(
@@ -148,6 +149,7 @@ def find_base_problem(log: DeltaLog, version: int, planned: Snapshot | None) -> 
     while first - 1 in listing.commits:
         first -= 1
     tail = tuple(listing.commits[v] for v in range(first, version + 1))
+    # A checkpoint needs no commit of its own version: it may be just before the first commit.
     usable = (c for c in listing.checkpoints if first - 1 <= c.version < version)
     oldest = next((c for c in usable if is_readable(store, c)), None) if first else None
     segment = LogSegment(version, oldest, tail, tail[-1])

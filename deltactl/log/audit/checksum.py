@@ -113,9 +113,11 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     node |= {
         "tableSizeBytes": size_bytes,
         "numFiles": num_files,
+        # The protocol requires both, and always 1 (PROTOCOL.md, "Version Checksum File").
         "numMetadata": 1,
         "numProtocol": 1,
     }
+    # Required if the table has these timestamps, and else not allowed.
     if snapshot.properties.in_commit_timestamps:
         timestamp = in_commit_timestamp(info)
         if timestamp is None:

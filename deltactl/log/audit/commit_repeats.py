@@ -25,6 +25,8 @@ _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetad
 """Actions that a commit may have once, or once per value of the field."""
 
 _CHECKPOINTS_ONLY: Final = ("checkpointMetadata", "sidecar")
+# Finds candidates, because it takes too long to parse each line. A match may be a part of a text:
+# `find_shared_lines` parses the lines that it finds.
 _LATER_ACTION: Final = re.compile(rb',\s*"(?:%b)"\s*:' % "|".join(ACTIONS).encode())
 
 
@@ -51,6 +53,7 @@ def find_shared_lines(data: bytes, info: Mapping[str, Any] | None) -> Iterator[s
     """Yield each line with more than one action, and its writer from ``info`` (commitInfo)."""
     starts = (data.rfind(b"\n", 0, found.start()) + 1 for found in _LATER_ACTION.finditer(data))
     writer = (info or {}).get("engineInfo")
+    # A line may have several matches.
     for start in dict.fromkeys(starts):
         try:
             pairs: Any = json.loads(_line_at(data, start), object_pairs_hook=list)
@@ -106,6 +109,7 @@ def list_partition_keys(data: bytes) -> frozenset[frozenset[str]]:
 
     Removes may omit keys, and may have keys of an older partitioning.
     """
+    # In a table without partition columns, no line is parsed.
     if data.count(b'"partitionValues"') == data.count(b'"partitionValues":{}'):
         return frozenset([frozenset()] if b'{"add":' in data else [])
     return list_key_sets(CommitLines([data]).take("add"))

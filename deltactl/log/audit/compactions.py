@@ -74,6 +74,7 @@ def _replay_or_none(
 
 def _partition_keys(reader: CommitReader, listing: LogListing) -> list[str]:
     """Return physical names of partition columns, read without log compaction files, or none."""
+    # A wrong log compaction file must not give the keys by which it is compared.
     without = replace(listing, compacted={})
     try:
         metadata = load_snapshot(reader, None, without, warn=ignore_warning).metadata
@@ -119,6 +120,7 @@ def _compare_adds(adds: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> str 
 
 def _differ(one: pa.Array, other: pa.Array) -> bool:
     """Return whether two columns of JSON differ in content; differences in form do not count."""
+    # A missing text is no difference: statistics are optional, and readers then read the file.
     unequal = pc.fill_null(pc.not_equal(one, other), False)
     one, other = one.filter(unequal), other.filter(unequal)
     pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)

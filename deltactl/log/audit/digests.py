@@ -58,6 +58,7 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:
     """Return one string for each file, with the facts that the hash covers."""
+    # A null would make the joined string null. None of the numbers can be negative.
     numbers = [pc.fill_null(batch[name], -1).cast(pa.string()) for name in _NUMBERS]
     values = [pc.fill_null(lookup_map(batch["partition_values"], k), "") for k in partition_keys]
     return pc.binary_join_element_wise(file_keys(batch), *numbers, *values, "\0")
@@ -77,6 +78,7 @@ class StatsDigest:
         shared = self.found.keys() & other.found.keys()
         differing = sorted(
             name
+            # If these numbers differ, one side lacks statistics, which harms no reader.
             for name in shared
             if self.found[name][0] == other.found[name][0] and self.found[name] != other.found[name]
         )

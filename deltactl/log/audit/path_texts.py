@@ -49,6 +49,7 @@ def _roots(uri: str) -> tuple[str, ...]:
     if not is_local_uri(uri):
         name = canonical_paths(pa.array([uri.rstrip("/")]), "")[0].as_py()
         return (f"{name}/",)
+    # A writer may have resolved links in the address of the table, or may have kept them.
     path = uri_to_path(uri).rstrip("/")
     return tuple(dict.fromkeys((f"{path}/", f"{os.path.realpath(path)}/")))
 
@@ -107,6 +108,7 @@ class PathTextIndex:
         """Return the hashes of live names that have several texts in the log, ascending."""
         found = []
         names = _join(self._names)
+        # A name that is live once has one text, so names and texts need no common sort.
         if self.has_repeated_names():
             found.append(_find_several_texts(names, _join(self._texts)))
         if self._removed:
@@ -135,6 +137,7 @@ class PathTextIndex:
     def _hash(self, files: pa.Table) -> tuple[WideHashes, WideHashes]:
         names = names_below_root(self.uri, files)
         hashes = wide_hash_names(names)
+        # Most texts are equal to the names. They are not hashed twice.
         is_other = _to_mask(pc.not_equal(names, files["encoded_path"]))
         if not is_other.any():
             return hashes, hashes

@@ -38,6 +38,7 @@ def encode_histogram(snapshot: Snapshot, boundaries: Sequence[int] = BOUNDARIES)
     counts, totals = np.zeros_like(edges), np.zeros_like(edges)
     for batch in snapshot.file_batches(["size_bytes"]):
         sizes: npt.NDArray[np.int64] = batch["size_bytes"].drop_null().to_numpy()
+        # A negative size, which only a damaged log has, is in the first bin.
         bins = np.maximum(np.searchsorted(edges, sizes, side="right") - 1, 0)
         np.add.at(counts, bins, 1)
         np.add.at(totals, bins, sizes)

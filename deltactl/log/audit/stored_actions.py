@@ -45,6 +45,7 @@ STORED_FILES: Final = pa.schema(
 )
 """Adds and removes: ``removed_ms`` is the time of a remove, ``of`` the index of the log file."""
 
+# The contents of these files are in memory together.
 _FILES_AT_ONCE: Final = 256
 _PLACES: Final[Mapping[type, LogPlace]] = {
     CommitFile: "commits",
@@ -52,6 +53,7 @@ _PLACES: Final[Mapping[type, LogPlace]] = {
     CheckpointFile: "checkpoints",
     ChecksumFile: "checksums",
 }
+# Lines that begin so are parsed by Arrow, many at once; all others by the json module.
 _FILE_ACTIONS: Final = (b'{"add":', b'{"remove":')
 
 
@@ -147,10 +149,12 @@ def _read_json(store: Store, part: StoredActions, metadata: Metadata | None) -> 
                 if line.startswith(_FILE_ACTIONS):
                     lines.append(line)
                 elif line.strip():
+                    # Text that is not JSON, as of another program, is searched as it is.
                     is_text = part.place == "other files of the log" and line[:1] not in b"{["
                     node = line.decode() if is_text else json.loads(line)
                     found_lines = list(_find_files(node, line))
                     lines += found_lines
+                    # A line that is itself a file action is in `actions`: do not search it twice.
                     if line not in found_lines:
                         part.nodes.append((index, node))
         except (ValueError, TypeError, RecursionError) as error:
@@ -177,6 +181,7 @@ def _read_each(store: Store, part: StoredActions) -> Iterator[bytes]:
     names, done = [info.name for info in part.files], 0
     while done < len(names):
         try:
+            # An error ends this loop, so the files after it are requested again.
             for data in store.read_many(names[done:]):
                 done += 1
                 yield data
@@ -217,6 +222,7 @@ def _read_parquet(
 ) -> Iterator[StoredActions]:
     # A version is only needed in messages of errors, which are not shown: a name can have none.
     head = CheckpointHead(0, (info.name,), NonFileActions(metadata=metadata))
+    # Only this file: its sidecars are files of the search too.
     ranges, others = [RowGroupRange(info.name)], StoredActions([info], "checkpoints")
     try:
         for action in ("add", "remove") if metadata is not None else ():

@@ -25,6 +25,7 @@ from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_par
 from deltactl.protocol.stats_decoding import parse_stats
 from deltactl.storage.store import FileInfo, Store
 
+# A path is written as the text that was read, because readers compare texts (ADR 4).
 _OURS = {theirs: ours for ours, theirs in JSON_NAMES.items()} | {"path": "encoded_path"}
 # The rows of a row group are in memory until it is written; statistics can make rows long.
 _ROW_GROUP_ROWS: Final = 1 << 17
@@ -137,6 +138,7 @@ class ActionFileWriter:
             self._writer.close()
             size_bytes = self._sink.tell()
             self._sink.close()
+        # These facts identify the stored file: `remove_unchanged` deletes no other file.
         (info,) = self._store.stat_many([self._name])
         if info is None:
             raise StorageError(f"{self._name} is not in the store after it was written")
@@ -237,6 +239,7 @@ def _parse_leniently(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return parse_partition_column(texts, type_)
     except CorruptLogError:
+        # Few values are distinct. Parse each alone to find those that are not valid.
         distinct = pc.unique(texts)
         parsed = [_parse_or_null(text, type_) for text in distinct]
         return pa.concat_arrays(parsed).take(pc.index_in(texts, value_set=distinct))
@@ -266,6 +269,7 @@ class KeyDigest:
 
     def __init__(self) -> None:
         self._count = self._size_bytes = 0
+        # One for each part of a row: a common hash would depend on where batches end.
         self._hashes = [hashlib.sha256() for _ in range(5)]
 
     def add(self, rows: pa.RecordBatch) -> None:

@@ -37,6 +37,7 @@ def checkpoint_metadata(
     """Return the ``checkpointMetadata`` of a V2 checkpoint with these sidecars."""
     schema = json.dumps(spark_schema(layout.sidecar_schema), separators=(",", ":"))
     tags = {
+        # All tags are strings, numbers too (PROTOCOL.md, "Checkpoint Metadata").
         "sidecarNumActions": str(sum(written.num_rows for written in files)),
         "sidecarSizeInBytes": str(sum(written.file.size_bytes for written in files)),
         "numOfAddFiles": str(sum(written.adds.count for written in files)),

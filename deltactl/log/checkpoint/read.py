@@ -148,6 +148,7 @@ def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
         CorruptLogError: there is such a row; the message has the file and the row.
     """
     for name in (*head.parts, *head.sidecars):
+        # Lines of JSON are checked whenever they are parsed.
         if not name.endswith(".json"):
             with _named(name, head.version), store.open_input(name) as source:
                 ensure_no_shared_rows(_open_parquet(source))
@@ -200,6 +201,7 @@ def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[
         has_sidecars = False
         num_non_file = 0
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+            # This reads the actions again and raises an error with the row and all of its actions.
             if find_shared_rows(batch.columns).size:
                 ensure_no_shared_rows(parquet)
             for column in columns:
@@ -209,6 +211,7 @@ def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[
                     has_sidecars |= column == "sidecar"
                     yield {column: node}
         ensure_single_actions(parquet, num_non_file)
+        # Without sidecars, the file is read for file actions in any case.
         if has_sidecars and _holds_files(parquet):
             yield {"is_mixed": True}
 
@@ -233,6 +236,7 @@ def _apply(head: CheckpointHead, sidecars: list[dict[str, Any]], row: dict[str, 
 
 
 def _sidecar_name(path: str) -> str:
+    # Like the path of a data file, it is URI-encoded (PROTOCOL.md, "Sidecar File Information").
     decoded = decode_path(path)
     return decoded if is_absolute(decoded) else f"{LOG_DIR}/{SIDECAR_DIR}/{decoded}"
 
@@ -291,6 +295,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
         buffer_size=buffer_bytes,
         coerce_int96_timestamp_unit="us",  # as Spark; nanoseconds end in the year 2262
     )
+    # Otherwise, to look for that many rows could take forever.
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(
@@ -336,6 +341,7 @@ def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str])
 def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
     """Return whether a leaf has more nulls than the leaf ``present``, as the footer says."""
     nulls, absent = count_nulls(parquet, path), count_nulls(parquet, present)
+    # Each action has a path. So if `path` has as many nulls, no action lacks the member.
     return nulls is None or absent is None or nulls > absent
 
 
@@ -349,6 +355,7 @@ def _to_table(
     if "stats_parsed" in members:
         parsed = structs.field("stats_parsed")
         rendered = encode_stats_column(parsed if metadata is None else zone_times(parsed, metadata))
+        # As in Delta on Spark: the text of the writer, and the struct only where there is no text.
         stats = pc.coalesce(table["stats"], pa.chunked_array([rendered]))
         table = table.set_column(table.schema.get_field_index("stats"), "stats", stats)
     return table.select(columns)

@@ -173,6 +173,7 @@ def choose_layout(
                 f.physical_name: arrow_type(f.type, "physical") for f in metadata.partition_fields
             }
         except (UnsupportedFeatureError, CorruptLogError):
+            # JSON even if the property forbids it: the checkpoint would lose the statistics.
             stats_type, partition_types, stats_json = None, {}, True
     keys = metadata.partition_keys
     return CheckpointLayout(stats_json, stats_type, partition_types, keys, compat)
@@ -238,6 +239,7 @@ def spark_schema(type_: pa.DataType | pa.Schema) -> Any:
     """Return a schema in the form that ``_last_checkpoint`` has: Spark's StructType."""
     if isinstance(type_, pa.Schema) or pa.types.is_struct(type_):
         fields = [
+            # All columns of a checkpoint may be null: each row has one action.
             {"name": f.name, "type": spark_schema(f.type), "nullable": True, "metadata": {}}
             for f in type_
         ]

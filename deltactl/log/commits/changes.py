@@ -94,6 +94,7 @@ def _count_groups(
     every = pc.ScalarAggregateOptions(skip_nulls=False)  # one unknown value makes the sum unknown
     sums = facts.group_by(names).aggregate(
         [
+            # The number of files, because the column has no nulls.
             ("vector", "count"),
             ("size", "sum", every),
             ("rows", "sum", every),
@@ -193,8 +194,10 @@ def _with_rows(removed: pa.Table, added: pa.Table) -> pa.Table:
     known = num_records(removed["stats"])
     if not known.null_count or not added.num_rows:
         return removed
+    # Any add of the file will do: numRecords includes deleted rows, so it is the same in all.
     places = pc.index_in(removed["path"], value_set=added["path"].combine_chunks())
     texts = num_records(added["stats"]).take(places).cast(pa.string())
+    # Null where the add has no number either, so that the number stays unknown.
     found = pc.binary_join_element_wise('{"numRecords":', texts, "}", "")
     stats = pc.if_else(pc.is_null(known), found, removed["stats"])
     return removed.set_column(removed.schema.get_field_index("stats"), "stats", stats)

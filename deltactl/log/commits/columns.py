@@ -101,6 +101,7 @@ def read_actions(
     tags = _strings(list(given) if isinstance(given, dict) else [])
     members = {**MEMBERS, "partitionValues": _strings(keys), "tags": tags}
     schema = pa.schema([(kind, pa.struct(list(members.items())))])
+    # A member that is not in the schema may be a partition value or a tag, which must not be lost.
     rows = _read(
         lines.take(kind), lines, len(places), schema, unexpected="error", use_threads=use_threads
     )
@@ -143,12 +144,14 @@ def _read(
     table = pj.read_json(
         pa.BufferReader(data),
         read_options=pj.ReadOptions(
+            # Arrow fails if a line is longer than a block (ADR 2).
             block_size=max(_BLOCK_BYTES, lines.longest() + 1),
             use_threads=use_threads and len(data) > _FEW_BYTES,
         ),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         memory_pool=pa.system_memory_pool(),
     )
+    # Arrow also accepts several objects on one line, which other readers do not.
     if table.num_rows != num_rows:
         raise pa.ArrowInvalid(f"{num_rows} lines have {table.num_rows} objects")
     return table

@@ -82,6 +82,7 @@ class CommitBytes:
 def unreadable(name: str, problem: str) -> CorruptLogError:
     """Return the error for a file of the log that was truncated or edited."""
     hint = "Restore the file from a backup."
+    # Not for version 0, which has no version before it.
     if version := commit_version(name):
         hint += (
             " Or copy the last version before it to a new table: "
@@ -110,6 +111,7 @@ class CommitReader:
             ObjectNotFoundError: a file does not exist any more.
         """
         found = [(file, self._find(file)) for file in files]
+        # One call for all of them, because stores read several files at the same time.
         contents = self.store.read_many([file.name for file, data in found if data is None])
         for file, kept in found:
             data = next(contents) if kept is None else kept
@@ -159,6 +161,7 @@ def is_compacted(name: str) -> bool:
     return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 
 
+# A history shows numbers as the writer wrote them, as in Delta on Spark: 1.0E7, not 10000000.0.
 class RawFloat(float):
     """A number with a fraction or exponent that keeps its text."""
 

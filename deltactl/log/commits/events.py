@@ -79,6 +79,7 @@ class EventCollector(Visitor):
 
     def between(self, first: int, last: int) -> CommitScan:
         """Return the events of versions; all of them must have been visited."""
+        # Commits after the checkpoint were visited first, with the snapshot; older ones later.
         parts = [part for _, part in sorted(self._parts, key=itemgetter(0))]
         events = pa.concat_tables([EVENTS.empty_table(), *parts])
         versions, paths = zip(*sorted(self._changes), strict=True) if self._changes else ((), ())
@@ -96,6 +97,7 @@ class EventCollector(Visitor):
 
 def _between(rows: pa.Table, first: int, last: int) -> pa.Table:
     versions = rows["version"]
+    # Mostly, all rows are inside. A filter would copy them.
     if not len(versions) or pc.min(versions).as_py() >= first and pc.max(versions).as_py() <= last:
         return rows
     is_inside = pc.and_(pc.greater_equal(versions, first), pc.less_equal(versions, last))

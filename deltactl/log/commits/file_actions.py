@@ -102,6 +102,7 @@ def _with_vector_ids(paths: pa.ChunkedArray, vectors: pa.ChunkedArray) -> pa.Chu
     if vectors.null_count == len(vectors):
         return paths
     ids = pa.chunked_array([unique_ids(chunk) for chunk in vectors.chunks], pa.string())
+    # A file without a vector has no id: the joined string is null, and the path alone is the key.
     return pc.coalesce(pc.binary_join_element_wise(paths, ids, "\0"), paths)
 
 

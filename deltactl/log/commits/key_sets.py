@@ -39,6 +39,7 @@ def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
 
     Keys are not compared. So the hashes must be those of :func:`hash_pairs`.
     """
+    # Few keys occur twice. So sort one half of the hashes, and then only rows whose half repeats.
     ordered = np.sort(first)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(twice):
@@ -81,6 +82,7 @@ class KeyTexts:
     def mask(self, keys: pa.ChunkedArray) -> pa.BooleanArray:
         """Return which of the keys are in the set."""
         found = pc.is_in(keys, value_set=self.texts)
+        # concat_arrays refuses an empty list.
         return pa.concat_arrays([*found.chunks, pa.array([], pa.bool_())])
 
 
@@ -101,6 +103,7 @@ class KeyHashes:
         wanted = hash_pairs(keys)
         place = np.searchsorted(first, wanted[0])
         found = np.zeros(len(keys), np.bool_)
+        # Keys with the same first half are adjacent: compare as many as the most frequent one has.
         for step in range(longest):
             at = np.minimum(place + step, len(first) - 1)
             found |= (first[at] == wanted[0]) & (second[at] == wanted[1])
@@ -173,6 +176,7 @@ class RowStore:
         is_other = not keys.equals(texts)
         self.has_other_texts |= is_other
         self._keys.append(hashes)
+        # Nearly all paths are normalized. Then both lists share the hashes.
         self._text_keys.append(hash_pairs(texts) if is_other else hashes)
         self._seq.append(rows["seq"].to_numpy())
         stored = rows.select(self._spill.schema.names)
@@ -196,6 +200,7 @@ class RowStore:
     def select(self, won: Flags) -> StoredRows:
         """Return the rows for which the mask ``won`` is true."""
         ends = np.cumsum(np.array(self._counts, np.int64))
+        # np.split also returns the rows after the last end: none.
         return StoredRows(self._spill, np.split(won, ends)[: len(ends)])
 
 

@@ -27,6 +27,7 @@ class ParsedCommits:
     @classmethod
     def of(cls, commits: Sequence[CommitBytes], parsed: ParsedActions) -> ParsedCommits:
         """Return the file actions of commits with their versions."""
+        # Only commits: a log compaction file is parsed alone, and no visitor gets it.
         versions = [version for it in commits if (version := it.version) is not None]
         numbers: Integers = np.array(versions, np.int64)
         adds, removes = (

@@ -98,6 +98,7 @@ class CommitParser:
         # The first chunk usually has the metaData. The other chunks need its partition columns.
         for first in islice(chunks, 1):
             yield self._parse_chunk(first)
+        # No threads for a log of one chunk.
         second = list(islice(chunks, 1))
         if second:
             yield from self._parse_in_threads(chain(second, chunks))
@@ -119,6 +120,7 @@ class CommitParser:
         """Return a chunk, the given partition columns, and the rows if there is no error."""
         try:
             return *work, self._read_columns(*work, alone=False)
+        # The chunk is parsed again when it is its turn, and its error is raised then.
         except (pa.ArrowException, ValueError, RecursionError, CorruptLogError):
             return *work, None
 
@@ -143,6 +145,7 @@ class CommitParser:
         self, files: Sequence[CommitBytes], error: CorruptLogError
     ) -> CorruptLogError:
         """Parse one file after the other until one is invalid; return its error."""
+        # The error already has the file.
         if any(error.message.startswith(file.name) for file in files):
             return error
         for file in files if len(files) > 1 else ():
@@ -198,6 +201,7 @@ class CommitParser:
             names=[file.name for file in files],
             ends=ends,
         )
+        # The action that is applied last counts, so the newest comes last.
         for node in reversed(rows.nodes) if newest_first else rows.nodes:
             parsed.non_file_actions.apply(node)
             if isinstance(sidecar := node.get("sidecar"), dict):
@@ -215,6 +219,7 @@ def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
                 file.name, " is empty: the write was truncated, or the content was lost"
             )
         _ensure_utf8(file)
+        # Its rows are numbered from the end of the chunk, so no commits may be in the same chunk.
         if chunk and file.newest_first:
             yield chunk
             chunk, size = [], 0

@@ -35,6 +35,7 @@ def replay_commits(
             yield file
 
     for commits, parsed in _parse(asking(), partition_keys):
+        # The versions of rows are computed only if a visitor needs one of these commits.
         if not needed.isdisjoint(parsed.names):
             visits.give(ParsedCommits.of(commits, parsed))
         yield parsed
@@ -91,6 +92,7 @@ def _parse_chunk(
 ) -> Iterator[ParsedCommits]:
     """Parse commits together; if one cannot be parsed, divide them until it is alone."""
     try:
+        # All are parsed before one is yielded: after an error, the halves are parsed again.
         parsed = list(parse_commits(commits, partition_keys))
     except CorruptLogError as error:
         if len(commits) == 1:

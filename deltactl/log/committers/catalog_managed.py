@@ -180,12 +180,14 @@ class CatalogManaged:
             if not won:
                 raise
         else:
+            # It names all commits that are not published, also those of other writers.
             state = self.load()
         if state.commits:
             self._publish(state)
 
     def find(self, version: int) -> str:
         """Return the name that the catalog gives; that of the published file if it gives none."""
+        # Ask again: the commit may have been published since the last answer.
         for commit in self.load().commits:
             if commit.version == version:
                 return staged_file(commit).name
@@ -211,6 +213,7 @@ class CatalogManaged:
         for commit in state.commits:
             if commit.version == wanted.version:
                 return commit.file_name == wanted.file_name
+        # The request may still arrive.
         if wanted.version > state.latest_version:
             return None
         first = b"".join(content.partition(b"\n")[:2])  # it has the txn id

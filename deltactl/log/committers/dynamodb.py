@@ -156,6 +156,7 @@ class DynamoDb:
         except ObjectExistsError as error:
             taken = error
         try:
+            # Also if the file exists: it may be this commit, which another program finished.
             is_ours = self._complete(entry)
         except StorageError:
             is_ours = True  # the next program that lists the log marks it as complete
@@ -196,10 +197,12 @@ class DynamoDb:
             else:
                 with suppress(ObjectExistsError):
                     create_file(self._store, name, data)
+        # The commit counts already. The next program that finds the entry marks it as complete.
         with suppress(StorageError):
             self._complete(entry)
 
     def _complete(self, entry: CommitEntry) -> bool:
+        # DynamoDB expires items by a number of seconds.
         expires_s = self._clock.now_ms() // 1000 + _EXPIRES_AFTER_SECONDS
         return self._entries.complete(self.uri, entry, expires_s)
 

@@ -35,6 +35,7 @@ def open_managed(
 
     committer = CatalogManaged(store, table, warn)
     try:
+        # Now, not when the log is read: the answer decides whether there is a committer.
         committer.load()
     except StorageError as error:
         if not published_only:

@@ -50,6 +50,7 @@ class PutIfAbsent:
         """
         if self._is_safe:
             return
+        # First, because the other check may write a test object.
         if _may_use_dynamodb(self._store.uri):
             _refuse_foreign_commits(self._store)
         self._store.ensure_put_if_absent()
@@ -89,6 +90,7 @@ def _find_foreign_commit(store: Store) -> str | None:
     for names in store.walk(_TEMP_DIR):
         if names:
             return names[0]
+    # Few names follow: those of commits and checkpoints begin with a digit, which is before "_".
     for info in store.list_from(LOG_DIR, _TEMP_PREFIX):
         last = info.name.rpartition("/")[2]
         if last.startswith(_TEMP_PREFIX) and last.endswith(_TEMP_SUFFIX):

@@ -79,6 +79,7 @@ def settle_commit(
             raise _explain_damage(version, store, "overwritten")
         return name if is_ours else None
     assert error is not None
+    # The store refused each attempt, so none of them can take effect later.
     if refused_only:
         raise error
     raise _explain_doubt(version, store, error) from error

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HistoryRow = dict[str, Any]
 """Value of each column; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
 
+# The values of so many rows are Python objects at the same time.
 _ROWS_AT_ONCE = 10_000
 _JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
 _NOTEBOOK = ("notebookId",)
@@ -38,6 +39,7 @@ def as_text(value: Any) -> str | None:
 
 def as_long(value: Any) -> int | None:
     """Return a JSON value as a 64-bit integer; ``None`` if it is not one."""
+    # For int(), true is 1; in JSON it is no number.
     if isinstance(value, bool):
         return None
     try:

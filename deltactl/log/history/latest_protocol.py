@@ -29,6 +29,7 @@ def latest_protocol(reader: CommitReader, listing: LogListing) -> Protocol | Non
             found = _last_in(newest) or _in_checksum(reader, listing, newest)
             if found is not None:
                 return found
+        # From the newest on: the first protocol applies.
         for commit in reader.read(segment.tail[::-1]):
             if (found := _last_in(commit)) is not None:
                 return found

@@ -33,6 +33,7 @@ _LONGEST_LISTED_GAP = 10
 # gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
+# The contents of so many commits wait in memory to be parsed together.
 _PARSED_BYTES: Final = 32 << 20
 
 
@@ -226,6 +227,7 @@ class _Reading:
         newest = max(self.listing.commits, default=None)
         if newest is not None and (timed or all(r.version != newest for r in records)):
             self._look_at(newest)
+        # The listing has the times of the files, so no commit is read only for its time.
         if timed and not self.times.uses_in_commit:
             low, high = self.times.version_range(chosen.since_ms, chosen.until_ms)
             records = [record for record in records if low <= record.version <= high]
@@ -247,6 +249,7 @@ class _Reading:
         for position, (record, commit) in enumerate(_read_each(self.reader, records), 1):
             if commit is not None:
                 self._examine(record, commit)
+            # These times increase with the version, so all older commits are too old as well.
             if timed and self._is_before(record):
                 return
             if not self._is_wanted(record, timed):
@@ -305,6 +308,7 @@ class _Reading:
         if not timed or until is None:
             return True
         if record.file is None:
+            # A gap has no time. It is in the range if the commit after it is.
             return bool(self.kept)
         return self.times.timestamp_ms(record.version) <= until
 

@@ -87,6 +87,7 @@ def resolve_timestamp(
         chosen: Sequence[int] = timed
         times: Sequence[int] = InCommitTimes(reader, listing, timed)
     else:
+        # If no earlier commit is left, the error shows the oldest commit that is.
         chosen = untimed or timed
         times = list(file_times(listing, chosen).values())
     position = bisect_right(times, timestamp_ms)
@@ -149,6 +150,7 @@ class CommitTimes:
             self._newest_seen, self._uses_in_commit = True, own is not None
         if not self._uses_in_commit:
             return
+        # JSON allows larger numbers, which cannot be shown as times.
         if own is not None and abs(own) <= MAX_LONG:
             self._in_commit[version] = own
             self._oldest_timed = version
@@ -158,6 +160,7 @@ class CommitTimes:
     def _learn_properties(self, name: str, data: bytes) -> None:
         try:
             metadata = next(find_actions(name, data, "metaData"), None)
+        # The row of the commit shows the problem.
         except CorruptLogError:
             return
         if metadata is None:

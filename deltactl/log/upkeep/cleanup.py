@@ -76,6 +76,7 @@ class CleanupPlan:
     def groups(self) -> tuple[tuple[FileInfo, ...], ...]:
         """Return the files in the order of deletion: commits before their checkpoints."""
         return (
+            # If the run ends in between, no file is left without a file that it needs.
             self.compactions,
             self.commits,
             self.checksums,
@@ -126,6 +127,7 @@ def plan_cleanup(
     # Cleanup").
     yesterday = _floor_day(now_ms) - DAY_MS
     directories = store.directories
+    # These can be deleted even if no checkpoint allows to delete history.
     abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
     cutoff = _find_cutoff(snapshot, now_ms, truncates=truncates)
     times = file_times(listing, listing.commits)
@@ -164,6 +166,7 @@ def plan_cleanup(
         compactions=tuple(
             i for (start, _), i in sorted(listing.compacted.items()) if start <= base
         ),
+        # Not the commit of the base: no checkpoint has its time and its commitInfo.
         commits=_before(listing.commits, base),
         checksums=_before(listing.checksums, base),
         checkpoints=tuple(info for checkpoint in going for info in checkpoint.files),
@@ -209,6 +212,7 @@ def _find_boundary(
     """
     old = [version for version, time in times.items() if time <= cutoff_ms]
     timed = [v for v in old if uses_in_commit_timestamp(snapshot.metadata, v)]
+    # A file may have been copied later or with another time, so its time alone is not enough.
     recent = set(timed[bisect_right(InCommitTimes(snapshot.reader, listing, timed), cutoff_ms) :])
     return max((version for version in old if version not in recent), default=-1)
 

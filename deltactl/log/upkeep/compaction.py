@@ -99,6 +99,7 @@ def write_compaction(snapshot: Snapshot, compaction: Compaction) -> FileInfo | N
         return None
     (info,) = store.stat_many([name])
     if info is None or not _says_the_same(snapshot, tail, info):
+        # This run created it just now, so it is not the file of another writer.
         store.delete_many([name])
         raise VerificationError(
             f"{name} does not contain the same actions as the commits that it compacts",

@@ -31,4 +31,5 @@ def read_last_vacuum_info(store: Store) -> int | None:
 def write_last_vacuum_info(store: Store, version: int | None) -> None:
     """Write the version; ``None`` means that the next vacuum needs a listing."""
     node = {} if version is None else {_KEY: version}
+    # The line end is that of Delta on Spark.
     store.put(_NAME, (json.dumps(node, separators=(",", ":")) + "\n").encode())

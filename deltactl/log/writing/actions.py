@@ -37,6 +37,7 @@ from deltactl.protocol.paths import encode_path
 ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
 
+# So many rows are Python objects at the same time.
 _ROWS_AT_ONCE = 4096
 
 
@@ -118,12 +119,14 @@ def encode_commit(base: CommitBase, actions: Actions, info: Mapping[str, Any]) -
         metadata=actions.metadata or base.metadata,
         domains={**base.domains, **domains},
     )
+    # Of the state after the commit, which may itself turn on row tracking or set the mark.
     row_ids = RowIds.of(after)
     lines = [line("commitInfo", info)]
     if actions.metadata is not None:
         lines.append(line("metaData", encode_metadata(actions.metadata)))
     lines += _add_lines(actions, after, row_ids)
     if actions.removed is not None:
+        # The partition columns before the commit, which may change them: the files are from before.
         lines += file_lines("remove", actions.removed, base.metadata.partition_keys)
     if row_ids is not None and row_ids.grew:
         domains[ROW_TRACKING_DOMAIN] = row_ids.domain()
@@ -133,6 +136,7 @@ def encode_commit(base: CommitBase, actions: Actions, info: Mapping[str, Any]) -
     if actions.txn is not None:
         lines.append(line("txn", encode_txn(actions.txn)))
     content = ("\n".join(lines) + "\n").encode()
+    # Now with the mark, which depends on the ids that the files got.
     after = replace(after, domains={**base.domains, **domains})
     return EncodedCommit(content, after, tuple(domains.values()))
 
@@ -235,6 +239,7 @@ def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
     new = {
         "deletion_timestamp_ms": pa.nulls(rows, pa.int64()),
         "data_change": pa.array(np.full(rows, data_change, np.bool_)),
+        # Says that partitionValues and size are present (PROTOCOL.md, "Add File and Remove File").
         "extended_file_metadata": pa.array(np.ones(rows, np.bool_)),
     }
     if "num_records" in files.column_names:

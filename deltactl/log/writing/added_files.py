@@ -33,6 +33,7 @@ VACUUM_END: Final = "VACUUM END"
 
 _FRESH_S: Final = 60
 _BLOCK_BYTES: Final = 8 << 20
+# So many names are Python strings at the same time.
 _NAMES_AT_ONCE: Final = 10_000
 _SHOWN: Final = 20
 _NO_NAMES: Final = pa.chunked_array([], pa.string())
@@ -95,6 +96,7 @@ class AddedFiles:
         if self._is_fresh(self._seen_s):
             names = names.filter(pc.invert(pc.is_in(names, value_set=self._seen)))
         else:
+            # The time before the requests: files are never seen as fresher than they are.
             self._seen, self._seen_s = _NO_NAMES, self._clock.monotonic()
         gone, changed = self._look(names, replaced)
         if gone:
@@ -180,6 +182,7 @@ class AddedFiles:
             is_old = pc.invert(part["is_new"])
             new, old = (part.filter(it)["name"].to_pylist() for it in (part["is_new"], is_old))
             found, _ = find_files(self._store, new, old)
+            # A name that is not in `found` is on another kind of storage.
             gone += [name for name in new if found.get(name, ...) is None]
             written_ms += [info.modified_ms for name in new if (info := found.get(name))]
             infos = (found.get(name) for name in old)

@@ -139,6 +139,7 @@ def _list_commits(log: DeltaLog, version: int) -> list[FileInfo]:
             newest += 1
         if (listing.latest_version or 0) <= newest:
             return [listing.commits[v] for v in range(version + 1, newest + 1)]
+        # If it exists, the listing missed it, and is repeated. Else a log cleanup deleted it.
         if log.store.stat_many([log.commit_file(newest + 1)]) == [None]:
             break
     raise ConflictError(

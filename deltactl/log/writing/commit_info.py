@@ -42,6 +42,7 @@ class Description:
         ``times`` are the first fields, see ``choose_times``; ``said`` is what the user adds.
         ``read_version`` is the version from which the commit was prepared; -1 for a new table.
         """
+        # A commit has one member for the text of the user and that of the operation.
         notes = [it for it in (said.user_metadata, self.user_metadata) if it is not None]
         return {
             **times,

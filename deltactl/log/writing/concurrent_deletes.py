@@ -108,6 +108,7 @@ class ConcurrentCommits:
 
     def __init__(self, files: pa.Table) -> None:
         """Take all files that the run may remove, as rows of ``ADD_SCHEMA``."""
+        # Decoded, so that other path texts of a file are found too (ADR 4).
         self._names = decoded_names(files)
         self._adds = ADD_SCHEMA.empty_table()
         self._removes = REMOVE_SCHEMA.empty_table()
@@ -117,6 +118,7 @@ class ConcurrentCommits:
         """Add the actions of commits that are newer than all commits before."""
         adds, removes = self._pick(tail.adds), self._pick(tail.removes)
         if adds.num_rows or removes.num_rows:
+            # Two numbers are enough: on each side, a key occurs once.
             before = _at(self._adds, 0), _at(self._removes, 0)
             merged = reconcile([before, (_at(adds, 1), _at(removes, 1))])
             self._adds, self._removes = merged.adds, merged.removes
@@ -169,10 +171,12 @@ class ConcurrentCommits:
         is_removed = any(self._remove_keys[at] == key for at in removes)
         if not adds:
             # If a `remove` does not have the newest vector, the file stays live for readers.
+            # If it only moved rows (no data change), the work of this bin is done (ADR 23).
             if not (is_removed and all(self._data_changes[at] for at in removes)):
                 return _REWRITTEN
             carried.drop(row)
             return None
+        # Live with several vectors: it cannot be decided which one is correct.
         if len(adds) > 1:
             return _REWRITTEN
         return carried.replace(row, adds[0], is_removed)
@@ -252,6 +256,7 @@ class _Carried:
             return f"another writer deleted row {new.max()} of a file with {physical} rows"
         start, end = self._span(row)
         moved = shift_positions(old, new, start)
+        # Checked, because a vector with wrong positions would delete other rows.
         if start + physical - len(old) != end:
             return "the rows of an input file are not at their expected positions in the new file"
         self._deleted |= moved
@@ -280,6 +285,7 @@ class _Carried:
         bin_ = replace(self._bin, removed=removed, inputs=self._inputs())
         if not count:
             return Verdict(bin_)
+        # As in Delta on Spark, no file is added of which every row is deleted.
         if count == self._num_rows:
             return Verdict(replace(bin_, added=(), inputs=None), carried_rows=count)
         if not may_write_vectors:
@@ -346,6 +352,7 @@ class VectorWriter:
         if known is None or known[0] != payload:
             known = payload, self._write(payload, len(deleted), properties.random_prefix_length)
             self._written[file.path] = known
+        # Required with a deletion vector (PROTOCOL.md, "Deletion Vectors").
         stats = f'{{"numRecords":{file.num_records}}}' if file.stats is None else file.stats
         # The bounds may be those of deleted rows (PROTOCOL.md, "Per-file Statistics").
         return replace(file, deletion_vector=known[1], stats=loosen_bounds(stats))

@@ -105,6 +105,7 @@ def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
             "row tracking was enabled, and the log does not say how many rows it has",
             hint="Choose a version that was committed after row tracking was enabled.",
         )
+    # Deleted rows are counted too: they keep their ids.
     counts = rows.to_numpy()
     first = row_ids.take(int(counts.sum()))
     ids = np.zeros(added.num_rows, np.int64)

@@ -153,6 +153,7 @@ class Transaction:
         """Let the committer decide; return whether the version is the commit of this run."""
         commit, version = attempt.commit, attempt.commit.after.version
         committer = self._log.ensure_committer()
+        # Again for each attempt: another writer may have enabled catalogManaged meanwhile (ADR 31).
         self._log.ensure_decides(commit.after.protocol, commit.after.metadata)
         keys = commit.after.metadata.partition_keys
         # As late as possible: until the commit names these files, a vacuum may delete them.
@@ -164,5 +165,6 @@ class Transaction:
             return False
         self._files.ensure_still_present(version, self.base.metadata)
         self.base = replace(commit.after, commit_file=name)
+        # The listing does not have this commit.
         self._log.update()
         return True
