@@ -249,6 +249,12 @@ class NotBegunError(PartialSuccessError):
     retryable = True
 
 
+class SearchIncompleteError(PartialSuccessError):
+    """A search did not cover everything, so a value that was not found may still be stored."""
+
+    code = "SEARCH_INCOMPLETE"
+
+
 class SafetyError(DeltactlError):
     """A rule that protects data refuses the request."""
 

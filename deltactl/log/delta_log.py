@@ -621,9 +621,9 @@ class DeltaLog:
             self.reader, self.listing, metadata, timestamp_ms, allow_later=allow_later
         )
 
-    def rebuildable(self, versions: Set[int]) -> set[int]:
-        """Return those of the given versions that can be rebuilt from the files of the log."""
-        return find_rebuildable(self.store, self.listing, versions, frozenset())
+    def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:
+        """Return the versions that the log can rebuild without the ``broken`` commits."""
+        return find_rebuildable(self.store, self.listing, versions, broken)
 
     def first_rebuildable(self, known: Checkpoint | None = None) -> int:
         """Return the oldest version from which all versions up to the latest can be rebuilt.

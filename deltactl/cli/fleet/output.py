@@ -131,9 +131,8 @@ class FleetOutput:
 
     def _print_line(self, outcome: TableOutcome) -> None:
         word, tone = outcome.status
-        error = outcome.envelope.error
-        said = pieces(error.message if error else outcome.summary)
-        self._output.print_line(tone(word.ljust(_WIDTH)), f"  {outcome.table}  ", *said)
+        shown = pieces(outcome.ending)
+        self._output.print_line(tone(word.ljust(_WIDTH)), f"  {outcome.table}  ", *shown)
 
     def _print_csv(self, outcome: TableOutcome) -> None:
         escape = safe_text if self._output.stdout.isatty() else str

@@ -18,10 +18,9 @@ def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
         yield annotate("warning", title, f"{outcome.table}: {warning}")
     text = f"{outcome.table}: {outcome.message}"
     error = outcome.envelope.error
-    if error is not None:
-        yield annotate("error", f"{title}: {error.code}", text)
-    elif outcome.codes:
-        yield annotate("error", f"{title}: {', '.join(outcome.codes)}", text)
+    codes = [*outcome.codes, *([error.code] if error is not None else [])]
+    if codes:
+        yield annotate("error", f"{title}: {', '.join(codes)}", text)
     else:
         yield annotate("notice", title, text)
 

@@ -44,16 +44,13 @@ def _render_case(outcome: TableOutcome, command: str) -> str:
     name, kind = _attribute(outcome.table), _attribute(f"deltactl.{command}")
     inside = ""
     error, message = outcome.envelope.error, _attribute(outcome.message)
+    for code in outcome.codes:
+        found = "\n".join(_list_lines(outcome, code))
+        inside += f"      <failure type={_attribute(code)} message={message}>{found}</failure>\n"
     if error is not None:
-        hint = escape(safe_text(error.hint or ""))
+        hint, message = escape(safe_text(error.hint or "")), _attribute(error.message)
         inside += f"      <error type={_attribute(error.code)} message={message}>{hint}</error>\n"
-    elif outcome.codes:
-        for code in outcome.codes:
-            found = "\n".join(_list_lines(outcome, code))
-            inside += (
-                f"      <failure type={_attribute(code)} message={message}>{found}</failure>\n"
-            )
-    elif outcome.envelope.skipped is not None:
+    if outcome.envelope.skipped is not None:
         inside += f"      <skipped message={_attribute(outcome.envelope.skipped)}/>\n"
     if outcome.envelope.warnings:
         warnings = "\n".join(escape(safe_text(text)) for text in outcome.envelope.warnings)

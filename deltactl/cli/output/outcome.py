@@ -40,7 +40,7 @@ class TableOutcome:
     @property
     def codes(self) -> Sequence[str]:
         """The codes of the findings; if there are none, that of needed work, or none."""
-        if self.envelope.error is not None or self.exit_code != ExitCode.WORK_NEEDED:
+        if self.exit_code != ExitCode.WORK_NEEDED:
             return ()
         found = dict.fromkeys(it.finding for it in self.sections() if it.finding is not None)
         return tuple(found) or (ExitCode.WORK_NEEDED.name,)
@@ -55,10 +55,18 @@ class TableOutcome:
         return (*pieces(self.title), f": {', '.join(shown)}" if shown else "")
 
     @property
-    def message(self) -> str:
-        """What failed, or else what was done, in one line."""
+    def ending(self) -> Line:
+        """What failed, or else what was done; findings before what failed."""
         error = self.envelope.error
-        return error.message if error else plain(self.summary)
+        if error is None:
+            return self.summary
+        is_needed = self.exit_code == ExitCode.WORK_NEEDED
+        return (*pieces(self.summary), f"; {error.message}") if is_needed else error.message
+
+    @property
+    def message(self) -> str:
+        """The ending as plain text."""
+        return plain(self.ending)
 
     def to_row(self) -> dict[str, Any]:
         """Return the row for CSV."""

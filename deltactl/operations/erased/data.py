@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltactl.engine.tasks import LazyTasks, as_stream
 from deltactl.errors import (
     DeltactlError,
-    PartialSuccessError,
+    SearchIncompleteError,
     StorageError,
     UnsupportedByStoreError,
     UsageError,
@@ -177,14 +177,14 @@ class FileSearch:
                 if reads:
                     yield _old_files(rows)
         except UnsupportedByStoreError as error:
-            left = PartialSuccessError(error.message)
+            left = SearchIncompleteError(error.message)
             found.add_unread("old versions", Where.VERSIONS, left)
         except StorageError as error:
             found.add_unread(found.table, Where.VERSIONS, error)
         else:
             found.counts["old_versions"] += count
             if count and not reads:
-                left = PartialSuccessError(f"not searched without {option('versions', True)}")
+                left = SearchIncompleteError(f"not searched without {option('versions', True)}")
                 found.add_unread(f"{count:,} versions", Where.VERSIONS, left)
 
 

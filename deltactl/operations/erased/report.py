@@ -14,7 +14,7 @@ from deltactl.errors import (
     DataFileError,
     DeltactlError,
     FileMissingError,
-    PartialSuccessError,
+    SearchIncompleteError,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -70,7 +70,7 @@ _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 _STEPS: Final = (_DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
 """In the order in which to take them; of several vacuums, the last one does what all do."""
 
-_ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, PartialSuccessError)
+_ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, SearchIncompleteError)
 
 COUNTS: Final = {
     "names": "names listed",
@@ -118,7 +118,7 @@ class Unread:
         """Return the file with a reason that has no text of the file or of its name."""
         kind = type(error.__cause__ or error).__name__
         reason = f"unreadable: {kind}"
-        if isinstance(error, NoColumnError | PartialSuccessError):
+        if isinstance(error, NoColumnError | SearchIncompleteError):
             reason = error.message
         if isinstance(error, FileMissingError):
             reason = "it does not exist"
@@ -230,7 +230,7 @@ class ErasedReport(ShortRepr):
         """Return the error of a search that could not read or search everything."""
         if not (self.unread or self.unsearchable):
             return None
-        codes = {it.exit_code for it in self.unread} | {PartialSuccessError.exit_code}
+        codes = {it.exit_code for it in self.unread} | {SearchIncompleteError.exit_code}
         kind = next(it for it in _ERRORS if it.exit_code in codes)
         parts = [format_count(len(self.unread), "file") + " could not be read"] * bool(self.unread)
         parts += ["this predicate cannot be searched for in texts"] * bool(self.unsearchable)

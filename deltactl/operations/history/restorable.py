@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import CorruptLogError, DeltactlError
+from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
@@ -51,22 +52,32 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
     """Return the state of each version in the log, except those whose state is unknown.
 
     Lists all files below the root once. ``damaged`` are names of files that count as gone.
-    Versions before a missing commit are rebuilt from the commits before it.
+    Versions before a missing or broken commit are rebuilt from the commits before it.
     """
-    commits = log.commit_files.keys()
     try:
-        versions = log.rebuildable({*commits, *(each.version for each in log.checkpoints)})
         names = list_names(log.store)
+        if damaged:
+            names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
+        return _judge_versions(log, names, frozenset())
     except DeltactlError as error:
         log.warn(f"it is unknown which versions can be restored: {error.message}")
         return {}
-    if damaged:
-        names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
-    found = dict.fromkeys(commits - versions, _NOT_REBUILDABLE)
+
+
+def _judge_versions(
+    log: DeltaLog, names: pa.ChunkedArray, broken: frozenset[int]
+) -> dict[int, Restorable]:
+    """Return the states of all versions; ``broken`` are versions whose commit cannot be parsed."""
+    commits = log.commit_files.keys() - broken
+    checkpoints = {each.version for each in log.checkpoints}
+    versions = log.rebuildable({*commits, *checkpoints}, broken)
+    found = dict.fromkeys(log.commit_files.keys() - versions, _NOT_REBUILDABLE)
     for run in split_runs(sorted(versions), commits):
         try:
-            found |= _judge_run(log, run, names)
+            found |= _judge_run(log, run, names, commits)
         except DeltactlError as error:
+            if more := _find_broken(log, commits):
+                return _judge_versions(log, names, broken | more)
             log.warn(
                 f"it is unknown which of the versions {run[0]} to {run[-1]} can be restored: "
                 f"{error.message}"
@@ -74,12 +85,27 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
     return found
 
 
-def _judge_run(log: DeltaLog, run: list[int], names: pa.ChunkedArray) -> dict[int, Restorable]:
-    """Return the states of consecutive versions that the log can rebuild."""
+def _find_broken(log: DeltaLog, commits: Set[int]) -> set[int]:
+    """Return those of the versions whose commit cannot be parsed."""
+    broken: set[int] = set()
+
+    def on_broken(commit: CommitBytes, _: CorruptLogError) -> None:
+        assert commit.version is not None  # a commit of the listing
+        broken.add(commit.version)
+
+    for _ in log.parsed_commits(sorted(commits), on_broken=on_broken):
+        pass
+    return broken
+
+
+def _judge_run(
+    log: DeltaLog, run: list[int], names: pa.ChunkedArray, commits: Set[int]
+) -> dict[int, Restorable]:
+    """Return the states of consecutive versions that the log can rebuild from ``commits``."""
     store, events = log.store, EventCollector()
     snapshot = log.snapshot(run[-1], visitors=[events])
     first = run[0] + 1
-    while first - 1 in log.commit_files:  # earlier commits show when files were added
+    while first - 1 in commits:  # earlier commits show when files were added
         first -= 1
     scan = log.events(snapshot, first, events)
     lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)

@@ -112,6 +112,11 @@ def test_what_cannot_be_read_is_named_and_fails(cli: RunCli, table: str) -> None
     assert (code, unread["file"]) == (1, "country=*/stray.parquet")
     stray.unlink()
     assert status("email LIKE '%nobody%'")[0] == 5
+    for form in ("github", "junit"):  # what was found is first
+        ran = cli("check", table, "--erased", "email > 'j'", "-o", form)
+        found = ran.out.index("Found in "), ran.out.index("SEARCH_INCOMPLETE")
+        assert (ran.code, form == "github" or sorted(found) == list(found)) == (3, True)
+        assert ran.out.index("WORK_NEEDED") < found[1]
     (live,) = Path(table).glob("country=FR/*.parquet")
     live.unlink()
     code, (unread,) = status()

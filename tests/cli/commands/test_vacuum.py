@@ -428,21 +428,25 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
 
 
+@pytest.mark.parametrize("broken", [None, b"", b'{"add": {"pa'])
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_versions_before_a_missing_commit_are_judged_by_the_commits_before_it(
-    cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool
+def test_versions_before_a_lost_commit_are_judged_by_the_commits_before_it(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool, broken: bytes | None
 ) -> None:
     for _ in range(3):
         table.append([{"id": 9, "p": "z"}])
     if has_checkpoint:
         table.checkpoint()
     table.store.delete_many([commit_path(3), table.commits[1][1]["add"]["path"]])
+    if broken is not None:
+        table.store.put(commit_path(3), broken)
     ran = cli("describe-history", "events", "--restorable", "-o", "json")
     rows = json.loads(ran.out)["result"]
     found = {row["version"]: (row["restorable"], row["num_files_gone"]) for row in rows}
     rebuilt = ("partly gone", 1) if has_checkpoint else ("gone", 0)
+    lost = (None, None) if broken is None else ("gone", 0)
     assert found == {
-        5: rebuilt, 4: ("gone", 0), 3: (None, None), 2: ("partly gone", 1), 1: ("partly gone", 1),
+        5: rebuilt, 4: ("gone", 0), 3: lost, 2: ("partly gone", 1), 1: ("partly gone", 1),
         0: ("readable", 0),
     }  # fmt: skip
 

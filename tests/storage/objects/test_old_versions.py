@@ -85,7 +85,7 @@ def test_old_versions_are_counted_and_searched(server: ObjectServer) -> None:
         end(name)
     found = table.check_erased("id = 42")
     assert (found.counts["old_versions"], found.places) == (3, ())
-    assert [it.code for it in found.unread] == ["PARTIAL"]
+    assert [it.code for it in found.unread] == ["SEARCH_INCOMPLETE"]
     (place,) = table.check_erased("id = 42", versions=True).places
     # A row of one, and numbers beside the name of the column in the others.
     assert (place.name, place.files, place.rows, place.entries) == ("old object versions", 3, 1, 2)
