@@ -56,7 +56,7 @@ _deltactl() {
         describe-history:--since-version) kind=nothing ;;
         describe-history:--columns) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
-        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
+        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
         describe-history:--max-requests-per-second) kind=nothing ;;
         describe-history:--log-format) kind=choices values='text json' ;;
         describe-history:--progress) kind=choices values='auto none plain json' ;;
@@ -270,7 +270,7 @@ _deltactl() {
         alter:--progress) kind=choices values='auto none plain json' ;;
         register:--timeout) kind=nothing ;;
         register:--storage-option) kind=nothing ;;
-        register:-o | register:--output) kind=choices values='table json ndjson csv github junit' ;;
+        register:-o | register:--output) kind=choices values='table json ndjson csv' ;;
         register:--max-requests-per-second) kind=nothing ;;
         register:--log-format) kind=choices values='text json' ;;
         register:--progress) kind=choices values='auto none plain json' ;;
@@ -291,7 +291,7 @@ _deltactl() {
         restore:--ddb-region) kind=nothing ;;
         restore:--timeout) kind=nothing ;;
         restore:--storage-option) kind=nothing ;;
-        restore:-o | restore:--output) kind=choices values='table json ndjson csv github junit' ;;
+        restore:-o | restore:--output) kind=choices values='table json ndjson csv' ;;
         restore:--max-requests-per-second) kind=nothing ;;
         restore:--log-format) kind=choices values='text json' ;;
         restore:--progress) kind=choices values='auto none plain json' ;;
@@ -313,7 +313,7 @@ _deltactl() {
         clone:--ddb-region) kind=nothing ;;
         clone:--timeout) kind=nothing ;;
         clone:--storage-option) kind=nothing ;;
-        clone:-o | clone:--output) kind=choices values='table json ndjson csv github junit' ;;
+        clone:-o | clone:--output) kind=choices values='table json ndjson csv' ;;
         clone:--max-requests-per-second) kind=nothing ;;
         clone:--log-format) kind=choices values='text json' ;;
         clone:--progress) kind=choices values='auto none plain json' ;;
@@ -335,7 +335,7 @@ _deltactl() {
         convert:--ddb-region) kind=nothing ;;
         convert:--timeout) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
-        convert:-o | convert:--output) kind=choices values='table json ndjson csv github junit' ;;
+        convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
         convert:--max-requests-per-second) kind=nothing ;;
         convert:--log-format) kind=choices values='text json' ;;
         convert:--progress) kind=choices values='auto none plain json' ;;

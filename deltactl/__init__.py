@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from deltactl.errors import PartialSuccessError as PartialSuccessError
     from deltactl.errors import PredicateError as PredicateError
     from deltactl.errors import SafetyError as SafetyError
+    from deltactl.errors import SearchIncompleteError as SearchIncompleteError
     from deltactl.errors import StorageError as StorageError
     from deltactl.errors import TableError as TableError
     from deltactl.errors import TimeLimitError as TimeLimitError

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args, get_origin
 from deltactl.catalog.kinds import KINDS
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.group import load_command
+from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Declared, declared_options
 from deltactl.commit_options import SECTION, CommitOptions
 
@@ -21,6 +22,7 @@ def render_settings_schema(specs: Sequence[CommandSpec] = COMMANDS) -> str:
     """Return the text of the schema."""
     commands = {spec.name: load_command(spec) for spec in specs if not spec.is_hidden}
     declared = [it for command in reversed(commands.values()) for it in command.declared.values()]
+    declared += declared_options(GlobalOptions)  # with all formats, not those of one command
     settings = {it.name: _describe(it) for it in declared if it.option.is_settable}
     sections = {name: _section(command.settings) for name, command in commands.items()}
     sections[SECTION] = _section(it.name for it in declared_options(CommitOptions))

@@ -27,7 +27,7 @@ from deltactl.cli.options.fleet import (
     refuse_options_for_one_table,
 )
 from deltactl.cli.options.leases import LeaseOptions
-from deltactl.cli.output.output import CI_FORMATS, ReaderGone, stdout_errors
+from deltactl.cli.output.output import CI_FORMATS, TEXT_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import check_variables
@@ -145,6 +145,11 @@ class Command(TyperCommand):
             or TimeLimit not in self.shared  # the page is all that it does
             or asks_for_text(ctx.params)
         )
+        if asks_for_text(ctx.params) and session.output.form not in TEXT_FORMATS:
+            raise UsageError(
+                f"-o {session.output.form} has no SQL statements",
+                hint="Omit -o, or use -o json.",
+            )
         session.limit_time()
         with _one_document(session), write_report(session):
             if FleetOptions in self.shared:

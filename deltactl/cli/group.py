@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,8 @@ from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.help import ALL, describe_command, help_all_option, write_help
 from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.declared import Declared, declared_options, option_classes, sign
-from deltactl.cli.output.output import stdout_errors
+from deltactl.cli.options.fleet import FleetOptions
+from deltactl.cli.output.output import CI_FORMATS, OutputFormat, stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
 from deltactl.errors import UsageError
 
@@ -110,6 +112,10 @@ def build_command(
     classes = option_classes(function)
     own = by_field(classes.values())
     declared = own | {name: it for name, it in by_field(shared).items() if name not in omits}
+    if FleetOptions not in shared and (it := declared.get("output")) is not None:
+        one_table = tuple(form.value for form in OutputFormat if form not in CI_FORMATS)
+        option = replace(it.option, choices=one_table)
+        declared["output"] = Declared(it.field, str, it.preset, option)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     signed = sign(function, shared, declared.values(), help_all=help_all_option())
     app.command(name, cls=Command, context_settings=CONTEXT_SETTINGS)(signed)

@@ -38,6 +38,8 @@ class OutputFormat(StrEnum):
 
 CI_FORMATS: Final = (OutputFormat.GITHUB, OutputFormat.JUNIT)
 """Formats that contain only the outcome of each table."""
+TEXT_FORMATS: Final = (OutputFormat.TABLE, OutputFormat.JSON)
+"""Formats with the text that a command prints, such as SQL."""
 
 
 class LogFormat(StrEnum):

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError, UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import render_root
 from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
@@ -45,6 +45,7 @@ _REDSHIFT_TYPES: Final = HIVE_TYPES | {
 }
 _BARE_LITERAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|true|false")
 _QUOTED: Final = frozenset(map(PrimitiveType, ("string", "binary", "date")))
+_WITHOUT_BUCKET: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?)://(/|$)")
 _UNNAMEABLE: Final = re.compile(r"\W+")
 
 _STORED_AS: Final = (
@@ -55,18 +56,35 @@ _STORED_AS: Final = (
 
 # In the lexer of Hive, quotes and backslashes in a literal are special. The client that reads the
 # statement ignores quotes: it replaces variables, reads single lines, and may split at ";".
-_HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
+_HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f\x7f-\x9f\xad]|\$(?=\{)")
 _HIVE_UNNAMEABLE: Final = re.compile(r"[;\x00-\x1f]|\$\{")
 
-# The rules of Athena for names, and for members of structs. Statements that quote other names may
-# succeed, but later ones on the table can fail.
-_ATHENA_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,255}")
+# The rules of engines for names, and of Athena for members of structs. Statements that quote other
+# names may succeed, but later ones on the table can fail.
+_ATHENA_NAMES: Final = (
+    re.compile(r"[A-Za-z0-9_]{1,255}"), "only letters, digits and _, at most 255, are supported",
+)  # fmt: skip
+_HIVE_NAMES: Final = (
+    re.compile(r"[^.:,]+"), "with a dot, a colon or a comma, CREATE TABLE or queries fail",
+)  # fmt: skip
 _ATHENA_MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
 
 
 def _doubled(value: str) -> str:
     """Return a literal of standard SQL, where a backslash is an ordinary character."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def _printable(value: str) -> str:
+    """Return a literal of Trino without characters that a terminal or an editor changes."""
+    return _doubled(value) if value.isprintable() else "U&" + _doubled("".join(map(_code, value)))
+
+
+def _code(char: str) -> str:
+    if char.isprintable():
+        return char.replace("\\", "\\\\")
+    code = ord(char)
+    return f"\\{code:04x}" if code < 0x10000 else f"\\+{code:06x}"
 
 
 def _doubled_with_backslashes(value: str) -> str:
@@ -97,6 +115,8 @@ class _Dialect:
     """The names that members of structs can have, if not all."""
     is_on_s3: bool = False
     """Whether the engine reads tables on S3 only."""
+    names: tuple[re.Pattern[str], str] | None = None
+    """The names that columns and tables can have, if not all, and why."""
 
     def name(self, text: str, column: str = "") -> str:
         """Return a quoted name, of a member of ``column`` or of a column."""
@@ -136,13 +156,19 @@ def _refuse(why: str) -> UnsupportedFeatureError:
     )
 
 
+_HIVE: Final = _Dialect("Hive", HIVE_TYPES, "hive", _escaped, names=_HIVE_NAMES)
 _DIALECTS: Final = {
     "athena": _Dialect(
-        "Athena", HIVE_TYPES, "hive", _escaped, members=_ATHENA_MEMBER, is_on_s3=True
+        "Athena",
+        HIVE_TYPES,
+        "hive",
+        _escaped,
+        members=_ATHENA_MEMBER,
+        is_on_s3=True,
+        names=_ATHENA_NAMES,
     ),
-    "hive": _Dialect("Hive", HIVE_TYPES, "hive", _escaped),
-    # Of its CREATE statement, which Hive must run.
-    "trino": _Dialect("Hive", HIVE_TYPES, "hive", _escaped),
+    "hive": _HIVE,
+    "trino": _HIVE,  # of its CREATE statement, which Hive must run
     "redshift": _Dialect(
         "Redshift",
         _REDSHIFT_TYPES,
@@ -163,6 +189,7 @@ def render_ddl(
     dropped first. Comments say what the engine may not accept, and where statements for Trino run.
 
     Raises:
+        UsageError: the address of the manifests would have no bucket.
         UnsupportedFeatureError: a column has a type or a name that the engine lacks, or the engine
             cannot read where the table is.
     """
@@ -171,12 +198,17 @@ def render_ddl(
         root = f"file://{uri_to_path(root)}"  # Hadoop takes it as it is, not decoded
     scheme, separator, rest = root.partition(":")
     root = f"{options.schemes.get(scheme, scheme)}{separator}{rest}"
+    if _WITHOUT_BUCKET.match(root):
+        raise UsageError(
+            f"{root} has no bucket: {option('schemes')} replaces only the scheme of an address",
+            hint="Give the address of the table in the bucket.",
+        )
     dialect = _DIALECTS[options.ddl]
     if dialect.is_on_s3 and not root.startswith("s3://"):
         raise _unreadable(dialect.engine, root)
     writer = _Writer(snapshot, root, dialect)
     is_trino = options.ddl == "trino"
-    comments = list(writer.doubts()) if options.ddl == "athena" else []
+    comments = list(writer.doubts())
     if is_trino:
         comments.append("Run this statement in Hive: Trino cannot create a table with manifests.")
     yield _commented(comments, writer.create_table())
@@ -244,15 +276,15 @@ class _Writer:
         self._full_name = f"{dialect.schema}{dialect.name(self._name)}"
 
     def doubts(self) -> Iterator[str]:
-        """Yield sentences about names that Athena may reject."""
+        """Yield a sentence about names that the engine may reject."""
+        it = self._dialect
+        if it.names is None:
+            return
         fields = (*self._columns, *self.partition_fields)
         names = [self._name, *(field.name for field in fields)]
-        odd = [repr(name) for name in names if not _ATHENA_NAME.fullmatch(name)]
-        if odd:
-            yield (
-                f"Athena may reject {', '.join(odd)}: it supports only letters, digits and _ in "
-                "names, at most 255."
-            )
+        pattern, why = it.names
+        if odd := [repr(name) for name in names if not pattern.fullmatch(name)]:
+            yield f"{it.engine} may reject the names {', '.join(odd)}: {why}."
 
     def create_table(self) -> str:
         columns = ",\n".join(f"  {self._column(f)}" for f in self._columns)
@@ -290,9 +322,9 @@ class _Writer:
         values = self._values(partition)
         if values is None:
             return None
-        names = ", ".join(_doubled(f.name.lower()) for f in self.partition_fields)
-        texts = ", ".join(_doubled(value or HIVE_NULL) for value in values)
-        where = "" if location is None else f", location => {_doubled(location)}"
+        names = ", ".join(_printable(f.name.lower()) for f in self.partition_fields)
+        texts = ", ".join(_printable(value or HIVE_NULL) for value in values)
+        where = "" if location is None else f", location => {_printable(location)}"
         return (
             f"CALL system.{procedure}(schema_name => 'default', table_name => "
             f"{_doubled(self._name)}, partition_columns => ARRAY[{names}], "

@@ -72,11 +72,13 @@ def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
 
 def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("generate-manifest", "events", "--ddl", "athena", "--scheme-map", "file=s3")
+    assert (ran.code, "has no bucket" in ran.err, Path("events", ROOT).exists()) == (2, True, False)
+    ran = cli("generate-manifest", "events", "--ddl", "hive", "--scheme-map", "file=hdfs")
     assert ran.code == 0
     assert ran.out.startswith("CREATE EXTERNAL TABLE `events` (\n  `id` bigint\n)\n")
     assert "2 manifests written" in ran.err
     lines = [line for found in list_manifests(Path("events", ROOT)).values() for line in found]
-    assert len(lines) == 2 and all(line.startswith("s3:/") for line in lines)
+    assert len(lines) == 2 and all(line.startswith("hdfs:/") for line in lines)
 
 
 def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
@@ -92,8 +94,9 @@ def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     assert "note: plain: 0 manifests written for version 1, 1 unchanged" in ran.err
     assert "error: none: " in ran.err
     assert "note: 3 tables: 2 unchanged, 1 failed\n" in ran.err
-    rows = cli("generate-manifest", "events", "plain", "--ddl", "hive", "-o", "csv").out
-    assert "0 manifests written for version 1, 2 unchanged" in rows
+    for form in ("csv", "ndjson", "github", "junit"):
+        ran = cli("generate-manifest", "events", "--ddl", "hive", "-o", form)
+        assert (ran.code, f"-o {form} has no SQL statements" in ran.err) == (2, True)
 
 
 def test_only_several_old_and_new_manifests_differ_for_a_time(

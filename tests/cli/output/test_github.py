@@ -98,7 +98,14 @@ def test_a_run_without_tables_is_a_valid_report(cli: RunCli, words: list[str]) -
 
 
 @pytest.mark.parametrize("form", ["github", "junit"])
-def test_other_commands_have_no_such_form(cli: RunCli, tmp_path: Path, form: str) -> None:
+def test_other_commands_have_no_such_form(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     ran = cli("describe-history", str(tmp_path), "-o", form)
+    assert (ran.code, f"{form!r} is not possible" in ran.err) == (2, True)
+    monkeypatch.setenv("DELTACTL_OUTPUT", form)
+    ran = cli("describe-history", str(tmp_path))
     assert ran.code == 2
     assert f"describe-history does not support -o {form}" in ran.err
+    assert form not in cli("describe-history", "--help").out
+    assert form in cli("optimize", "--help").out
