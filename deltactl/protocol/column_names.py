@@ -21,11 +21,12 @@ _COLUMN: Final = re.compile(r"(?:[^,`]|`[^`]*(?:`|$))+")
 
 def format_column(path: Sequence[str]) -> str:
     """Return a column path as Delta on Spark writes it: unusual names are in backticks."""
-    quoted = (
-        name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
-        for name in path
-    )
-    return ".".join(quoted)
+    return ".".join(name if _PLAIN_NAME.fullmatch(name) else quote_column([name]) for name in path)
+
+
+def quote_column(path: Sequence[str]) -> str:
+    """Return a column path with all names in backticks."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
 
 
 def list_columns(columns: Columns) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from deltactl.operations.predicate.parse import parse_term
 from deltactl.operations.predicate.sql import spell_name
 from deltactl.operations.predicate.terms import Column, Term
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.column_names import format_column
+from deltactl.protocol.column_names import quote_column
 from deltactl.protocol.schema import PHYSICAL_NAME_KEY, Field, StructType
 from deltactl.protocol.stats import FieldPath
 from deltactl.suggest import with_suggestion
@@ -72,22 +72,20 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
     found: dict[object, Variant] = {}
     errors: list[PredicateError] = []
     for metadata in schemas:
-        pairs = list(_fields_of(metadata.schema))
-        # A name with a dot can mean two fields.
-        for fields in (dict(pairs), dict(reversed(pairs))):
-            flat = (
-                Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
-                for name, path in fields.items()
-            )
-            try:
-                term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
-            except PredicateError as error:
-                errors.append(error)
-                continue
-            used = {name: fields[name] for name in columns}
-            variant = Variant(metadata, term, columns, used)
-            types = tuple(str(c.type) for c in columns.values())
-            found.setdefault((variant.place, types, variant.partition_names), variant)
+        fields = dict(_fields_of(metadata.schema))
+        flat = (
+            Field(name, path[-1].type, metadata={PHYSICAL_NAME_KEY: path[0].physical_name})
+            for name, path in fields.items()
+        )
+        try:
+            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
+        except PredicateError as error:
+            errors.append(error)
+            continue
+        used = {name: fields[name] for name in columns}
+        variant = Variant(metadata, term, columns, used)
+        types = tuple(str(c.type) for c in columns.values())
+        found.setdefault((variant.place, types, variant.partition_names), variant)
     if not found:
         raise next((it for it in errors if "no schema" not in it.message), errors[0])
     if not all(it.columns for it in found.values()):
@@ -100,9 +98,9 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
 def _fields_of(
     struct: StructType, above: tuple[Field, ...] = ()
 ) -> Iterator[tuple[str, tuple[Field, ...]]]:
-    """Yield the columns by name, and the fields of structs by names with backticks as needed."""
+    """Yield the columns by name, and the fields of structs by names with all backticks."""
     for field in struct.fields:
         path = (*above, field)
-        yield format_column([it.name for it in path]) if above else field.name, path
+        yield quote_column([it.name for it in path]) if above else field.name, path
         if isinstance(field.type, StructType):
             yield from _fields_of(field.type, path)

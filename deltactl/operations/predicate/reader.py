@@ -46,7 +46,7 @@ from deltactl.operations.predicate.terms import (
     Truth,
 )
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.column_names import format_column
+from deltactl.protocol.column_names import format_column, quote_column
 from deltactl.protocol.partition_texts import text_parser
 from deltactl.protocol.schema import StructType
 
@@ -368,7 +368,7 @@ class PredicateReader:
         name = ".".join(names)
         found = None if is_path else self._fields.find(name)
         if found is None and self._explain != self._no_partition_column:  # may be in a struct
-            found = self._fields.find(format_column(names))
+            found = self._fields.find(quote_column(names))
         if found is None:
             raise self._explain(format_column(names) if is_path else name)
         known = self.columns.get(found.name)

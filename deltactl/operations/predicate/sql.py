@@ -11,6 +11,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from deltactl.errors import PredicateError
+from deltactl.protocol.column_names import quote_column
 
 # Each level takes a dozen stack frames of the parser; predicates written by people are shallower.
 _MAX_DEPTH: Final = 40
@@ -103,7 +104,7 @@ def spell_name(name: str) -> str:
         tokens = sqlglot.tokenize(name, dialect="spark")
         if len(tokens) == 1 and tokens[0].token_type == TokenType.VAR:
             return name
-    return "`" + name.replace("`", "``") + "`"
+    return quote_column([name])
 
 
 def refuse(node: Any) -> PredicateError:

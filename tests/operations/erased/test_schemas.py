@@ -106,12 +106,23 @@ def test_names_in_a_struct_are_quoted_one_by_one() -> None:
     assert "a.`c d`, a.`x.y`, a.`q``r`, a.`select`, `p.q`" in str(caught.value.hint)
 
 
-def test_a_name_with_a_dot_is_searched_as_both_that_it_can_mean() -> None:
-    columns = [Column("a", struct_of(Column("b", "string"))), Column("a.b", "string")]
-    builder = new_table(*columns, mapping="name")
+def test_a_name_with_a_dot_is_a_column_before_it_is_a_field() -> None:
+    struct = Column("a", struct_of(Column("b", "string")))
+    builder = new_table(struct, mapping="name")
+    builder.append([{"a": {"b": "anna"}}])
+    builder.change_metadata(columns=[*builder.columns, Column("a.b", "string")])
     builder.append([{"a": {"b": "jane"}, "a.b": "otto"}])
-    for name in ("jane", "otto"):
-        assert rows_by_place(search(builder.store, f"a.b = '{name}'")) == {"live rows": 1}
+    assert rows_by_place(search(builder.store, "a.b = 'otto'")) == {"live rows": 1}
+    assert search(builder.store, "a.`b` = 'otto'").is_erased
+    # The first schema has the field only.
+    for name in ("anna", "jane"):
+        for column in ("a.b", "A.`B`"):
+            found = rows_by_place(search(builder.store, f"{column} = '{name}'"))
+            assert found == {"live rows": 1}
+    builder.checkpoint()
+    builder.forget_commits(builder.version)
+    assert search(builder.store, "a.b = 'jane'").is_erased
+    assert rows_by_place(search(builder.store, "a.`b` = 'jane'")) == {"live rows": 1}
 
 
 def test_bounds_of_a_column_that_partitions_the_table_since() -> None:
