@@ -65,14 +65,20 @@ class Sought:
 
     def in_texts(self, texts: pa.Array, numbers: pa.Array | bool = False) -> pa.Array:
         """Return which texts have a value; ``numbers``: whether a number can be one."""
-        found = _search(texts, [*map(_word, self.words), *self._named()])
+        found = _search(texts, [*self._words(), *self._named_numbers()])
         with_numbers = _search(texts, [_NUMBER_START + it + _NUMBER_END for it in self.numbers])
         return pc.or_(found, pc.and_(with_numbers, numbers))
 
     def in_paths(self, paths: pa.Array) -> pa.Array:
-        """Return which paths of files have a value: not as a plain word in the name of the file."""
-        words = [_word(it, before_slash=_is_plain(it)) for it in self.words]
-        return _search(paths, [*words, *self._named()])
+        """Return which paths of files have a value: not as a plain word in the name of the file.
+
+        A directory with a value of a column of the predicate has no other value.
+        """
+        start = f"(?:{'|'.join(map(re.escape, self.names))})="
+        others = pc.replace_substring_regex(paths, f"(?s)(?:^|/)(?:{start}[^/]*/)+", "//")
+        values = [f"(?:^|/){start}{_escaped(it)}{_rest(it)}/" for it in self.words]
+        in_values = _search(paths, [*values, *self._named_numbers()])
+        return pc.or_(in_values, _search(others, self._words(before_slash=True)))
 
     def in_stats(self, stats: pa.Array) -> pa.Array:
         """Return which statistics have a value of a column in any form, as a wrong type.
@@ -97,11 +103,17 @@ class Sought:
         ends = ((it, range(TRUNCATED, len(it))) for it in self.words)
         return pa.array(sorted({it[:end] for it, range_ in ends for end in range_}), pa.string())
 
-    def _named(self) -> Iterator[str]:
-        """Yield the forms of values behind the name of a column, and of numbers as directories."""
+    def _words(self, *, before_slash: bool = False) -> Iterator[str]:
+        """Yield the patterns of words; plain ones behind the name of a column in any name."""
+        for word in self.words:
+            yield _word(word, before_slash=before_slash and _is_plain(word))
+            if _is_plain(word):
+                yield f"{_EQUALS}{word}(?:$|[^{_LETTERS}])"
+
+    def _named_numbers(self) -> Iterator[str]:
+        """Yield the patterns of numbers behind the name of a column, and as directories."""
         names = "|".join(map(_escaped, self.names))
         end = f"(?:$|[^{_LETTERS}.]|[.](?:$|[^0-9]))"
-        yield from (f"{_EQUALS}{it}(?:$|[^{_LETTERS}])" for it in self.words if _is_plain(it))
         yield from (f"(?:{names}){_EQUALS}{it}{end}" for it in self.numbers)
         yield from (f"{_EQUALS}{it}/" for it in self.numbers)
 
@@ -122,11 +134,16 @@ def _word(text: str, *, before_slash: bool = False) -> str:
     """Return the pattern of a word of its own."""
     letters = f"{_LETTERS}_" if _is_plain(text) else _LETTERS
     before = f"(?:^|[^{letters}]|{_ESCAPE})" if re.match(f"[{letters}]", text) else ""
-    is_whole = len(text) <= _MOST_CHARACTERS and re.search(f"[{letters}]$", text)
+    is_whole = not _rest(text) and re.search(f"[{letters}]$", text)
     end = f"(?:[^{letters}]|$)" if is_whole else ""
     if before_slash:
         end = f"(?:/|[^{letters}].*/)"
     return before + _escaped(text) + end
+
+
+def _rest(text: str) -> str:
+    """Return the pattern of the characters in a path that the pattern of a text leaves out."""
+    return "[^/]*" if len(text) > _MOST_CHARACTERS else ""
 
 
 def _escaped(text: str) -> str:

@@ -91,6 +91,7 @@ def test_forms_of_values_of_each_type(predicate: str, found: list[str], others: 
     ("predicate", "form", "found", "others"),
     [
         ("s = 'part'", "path", ["part/x", "s=part/x", "s=part_1", "a-part/x"], ["a/part-1.c000"]),
+        ("s = 'a'", "path", ["s=a/x", "i=1/s=a/x", "f=a%23b/x", "s=a_1"], ["s=a%23b/s=b a/x"]),
         ("s = 'a b@c'", "path", ["x/a b@c.txt", "a%20b@c/x", "to_a b@c_1"], ["x/a b@cd"]),
         ("i = 7", "path", ["p=7/x", "x/i=7_1", "x/i=7.parquet"], ["x/part-7-1", "p=7.5/x", "7/x"]),
         (
