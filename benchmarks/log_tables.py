@@ -181,6 +181,21 @@ def write_checkpoint_table(table: Path, num_files: int, num_days: int = NUM_DAYS
     (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
 
 
+def checkpoint_paths(num_files: int, num_days: int = NUM_DAYS) -> Iterator[str]:
+    """The paths of the files in the checkpoint."""
+    for first in range(0, num_files, ROW_GROUP_ROWS):
+        count = min(ROW_GROUP_ROWS, num_files - first)
+        yield from make_files(first, count, num_files, num_days=num_days).path.to_pylist()
+
+
+def write_read_table(table: Path, num_files: int) -> None:
+    """The same checkpoint, and its data files, which are links to a few with one row."""
+    write_checkpoint_table(table, num_files)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1], "name": ["Adams"], "value": [1.5]}), sink)
+    _link_files(table, [*checkpoint_paths(num_files)], sink.getvalue())
+
+
 def write_grown_table(table: Path, num_files: int) -> None:
     """The same, and ten commits after the checkpoint: each adds 100 files."""
     write_checkpoint_table(table, num_files)
@@ -193,13 +208,13 @@ def write_grown_table(table: Path, num_files: int) -> None:
 def write_restore_table(table: Path, num_files: int, num_changed: int) -> None:
     """A checkpoint at version 10, whose commit 11 replaces half of ``num_changed`` of the files.
 
-    All data files exist, as links to a few sparse ones.
+    All data files exist, as links to a few.
     """
     log = _log_folder(table)
     replaced = num_changed // 2
     size = pa.repeat(pa.scalar(_LINKED_BYTES), num_files + replaced)
     files = replace(make_files(0, num_files + replaced, num_files + replaced), size=size)
-    _link_files(table, files.path.to_pylist())
+    _link_files(table, files.path.to_pylist(), bytes(_LINKED_BYTES))
     schema = pa.schema([("protocol", _PROTOCOL_TYPE), ("metaData", _METADATA_TYPE), ("add", _ADD)])
     with pq.ParquetWriter(log / f"{10:020}.checkpoint.parquet", schema) as writer:
         writer.write_table(_checkpoint_head(schema))
@@ -216,15 +231,14 @@ def write_restore_table(table: Path, num_files: int, num_changed: int) -> None:
     write_commit(log, 11, [commit_info(11, "MERGE"), *removes, *added])
 
 
-def _link_files(table: Path, names: list[str]) -> None:
+def _link_files(table: Path, names: list[str], content: bytes | pa.Buffer) -> None:
     """Create the files; a file system allows some ten thousand links to a file."""
     for folder in {name.rpartition("/")[0] for name in names}:
         (table / folder).mkdir()
     for number, name in enumerate(names):
         if number % _MOST_LINKS == 0:
             first = table / name
-            with first.open("wb") as file:
-                file.truncate(_LINKED_BYTES)
+            first.write_bytes(content)
         else:
             os.link(first, table / name)
 

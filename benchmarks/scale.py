@@ -73,9 +73,10 @@ SCALED: Final = (
     replace(
         _NAMED["load-checkpoint"],
         name="erased",
+        table="read",
         ours=_search,
         our_answer=lambda output: json.loads(output)["result"]["counts"]["files_skipped"],
-        what="check --erased, all files from a checkpoint, no data file opened",
+        what="check --erased, all files from a checkpoint, the footer of each read",
     ),
     replace(
         _NAMED["load-json"],

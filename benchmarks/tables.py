@@ -59,6 +59,7 @@ def build_table(name: str, scale: float, folder: Path) -> None:
     logs, data, vacuums = log_tables, data_tables, vacuum_tables
     builders: dict[str, Callable[[], None]] = {
         "checkpoint": lambda: logs.write_checkpoint_table(folder, scaled(1_000_000)),
+        "read": lambda: logs.write_read_table(folder, scaled(1_000_000)),
         "grown": lambda: logs.write_grown_table(folder, scaled(1_000_000)),
         "grown-4": lambda: logs.write_grown_table(folder, scaled(4_000_000)),
         "restore": lambda: logs.write_restore_table(folder, scaled(1_000_000), scaled(100_000)),

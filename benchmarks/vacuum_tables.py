@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.log_tables import (
-    ROW_GROUP_ROWS,
+    checkpoint_paths,
     commit_info,
     make_files,
     remove_line,
@@ -26,7 +26,7 @@ _LOG_OLD_SECONDS = 10 * 86_400
 def write_vacuum_table(table: Path, num_files: int, num_days: int) -> None:
     """A checkpoint that names empty files in so many partitions, and a tenth more orphans."""
     write_checkpoint_table(table, num_files, num_days)
-    _write_files(table, _paths(num_files, num_days), orphan_every=10)
+    _write_files(table, checkpoint_paths(num_files, num_days), orphan_every=10)
 
 
 def write_json_vacuum_table(table: Path, num_commits: int, num_days: int) -> None:
@@ -61,19 +61,13 @@ def write_lite_table(table: Path, num_files: int) -> None:
     write_checkpoint_table(table, num_files)
     adds = [
         json.dumps({"add": {"path": path, "partitionValues": {}, "size": 1}})
-        for path in list(_paths(min(num_files, 1000), 365))
+        for path in list(checkpoint_paths(min(num_files, 1000), 365))
     ]
     removes = [remove_line(add, 11) for add in adds]
     write_commit(table / "_delta_log", 11, [commit_info(11, "DELETE"), *removes])
     bookmark = {"latestCommitVersionOutsideOfRetentionWindow": 10}
     (table / "_delta_log" / "_last_vacuum_info").write_text(json.dumps(bookmark) + "\n")
     _age_log(table)
-
-
-def _paths(num_files: int, num_days: int) -> Iterator[str]:
-    for first in range(0, num_files, ROW_GROUP_ROWS):
-        count = min(ROW_GROUP_ROWS, num_files - first)
-        yield from make_files(first, count, num_files, num_days=num_days).path.to_pylist()
 
 
 def _touch(path: str, when: float) -> None:

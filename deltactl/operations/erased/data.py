@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks, as_stream
 from deltactl.errors import (
-    DeltactlError,
     SearchIncompleteError,
     StorageError,
     UnsupportedByStoreError,
@@ -27,12 +26,9 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import locate_known
 from deltactl.operations.erased.report import Where
-from deltactl.operations.erased.schemas import Variant
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
-from deltactl.operations.predicate.bounds import may_match
-from deltactl.operations.predicate.terms import Column, PartitionRows
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR, list_runs
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
@@ -78,11 +74,9 @@ class FileSearch:
             InterruptedRunError: ``cancel`` was set.
         """
         live, found = self._live(), self.found
-        # Minima and maxima in the log are not used: some writers write wrong ones.
-        may = [_may_match(self.sought.variants, it) for it in live.to_batches()]
-        chosen = live.filter(pa.chunked_array(may, pa.bool_()))
-        found.counts["files_skipped"] += live.num_rows - chosen.num_rows
-        tables = (chosen, self._others(live["name"]), *self._old_versions(reads_versions))
+        # The log skips no file: some writers write wrong minima and maxima, and a file may store
+        # other values of a partition column than those in the log.
+        tables = (live, self._others(live["name"]), *self._old_versions(reads_versions))
         parts = [part for table in tables for part in _cut(table)]
         weights = [sum_sizes(it) + _FOOTER_BYTES * it.num_rows for it in parts]
         engine = found.context.engine.sized(sum(weights))
@@ -231,22 +225,3 @@ def _old_files(versions: Sequence[OldVersion]) -> pa.Table:
     return files.filter(
         pc.invert(pc.or_(vector_mask(files["name"]), _checksum_mask(files["name"])))
     )
-
-
-def _may_match(variants: Sequence[Variant], files: pa.RecordBatch) -> pa.Array:
-    """Return for each file whether it may have a matching row, by its partition values."""
-
-    def may(variant: Variant) -> pa.Array:
-        rows = PartitionRows(files["partition_values"])
-
-        def find(column: Column) -> tuple[pa.Array, pa.Array] | None:
-            if column.name not in variant.partition_names:
-                return None
-            return rows.typed(column), rows.typed(column)
-
-        try:
-            return may_match(variant.term, find, files.num_rows)
-        except DeltactlError:  # the file is opened, and the error is reported
-            return pa.repeat(True, files.num_rows)
-
-    return reduce(pc.or_, map(may, variants))

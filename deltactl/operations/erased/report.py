@@ -77,7 +77,7 @@ COUNTS: Final = {
     "log_files": "log files",
     "data_files": "data files opened",
     "rows": "rows read",
-    "files_skipped": "data files skipped by partition values",
+    "files_skipped": "data files of which only the footer was read",
     "groups_skipped": "row groups skipped by statistics",
     "text_files": "other files",
     "gone": "removed files that do not exist",
@@ -90,7 +90,6 @@ UNSEEN: Final = (
     "copies elsewhere: exports, deep clones (search these as further tables), tables that were "
     "computed from this one",
     "shallow clones that are not recorded in the table",
-    "values of partition columns that data files store too, where they differ from the log",
     "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
     "that is mounted elsewhere",
     "caches of engines, results of queries, and logs of programs",
