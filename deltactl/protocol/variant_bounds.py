@@ -16,8 +16,8 @@ from deltactl.protocol.z85 import z85_decode, z85_encode
 _INTEGERS: Final = frozenset({3, 4, 5, 6, 11, 12, 13})  # also dates and times of microseconds
 _DECIMALS: Final = frozenset({8, 9, 10})
 _LONG_STRING: Final = 16
-# UTF-8 and UTF-16 sort characters from U+E000 to U+FFFF differently, which start with these bytes.
-_AMBIGUOUS: Final = (b"\xee", b"\xef")
+# UTF-8 and UTF-16 sort these characters differently. Readers see U+FFFD if bytes are not UTF-8.
+_AMBIGUOUS: Final = ("\ue000", "\uffff")
 
 
 def merge_variant_bounds(files: Sequence[tuple[str | None, str | None]]) -> tuple[str, str] | None:
@@ -50,7 +50,9 @@ def _sort_key(value: bytes) -> tuple[object, int | bytes] | None:
     kind, number = value[0] & 3, value[0] >> 2
     if kind == 1 or (kind == 0 and number == _LONG_STRING):
         text = value[1:] if kind == 1 else value[5:]
-        return None if any(lead in text for lead in _AMBIGUOUS) else ("string", text)
+        first, last = _AMBIGUOUS
+        is_ambiguous = any(first <= char <= last for char in text.decode(errors="replace"))
+        return None if is_ambiguous else ("string", text)
     if kind == 0 and number in _INTEGERS:
         return number, int.from_bytes(value[1:], "little", signed=True)
     if kind == 0 and number in _DECIMALS:

@@ -51,10 +51,12 @@ def _merge(*files: tuple[Fields, Fields]) -> list[Fields]:
         ([_primitive(0, 7)] * 2, None, None),
         ([b"\x04"] * 2, None, None),
         ([_text("\ue000"), _text("a")], None, None),
+        ([b"\x05\x80", _text("\U0010ffff")], None, None),
         ([b"\xf0\x01"] * 2, None, None),
     ],
     ids=["long", "byte", "date", "decimal", "string", "long string", "truncated string"]
-    + ["width", "type", "scale", "double", "boolean", "order of texts", "type of the future"],
+    + ["width", "type", "scale", "double", "boolean", "order of texts", "not UTF-8"]
+    + ["type of the future"],
 )
 def test_the_least_minimum_and_the_greatest_maximum_of_each_path(
     values: Sequence[bytes], lower: int | None, upper: int | None

@@ -165,11 +165,13 @@ def _judge(store: Store, rule: CopyRule, file: DataFile) -> tuple[bytes | CopyRe
     Return also the number of row groups with live rows.
     """
     try:
-        source = open_source(store, file)
-        rule = rule.of_file(source)
-        deleted = read_deletion_vector(store, file)
+        source, deleted = open_source(store, file), read_deletion_vector(store, file)
     except DataFileError:
         return CopyRefusal.INVALID, 0
+    try:
+        rule = rule.of_file(source)
+    except DataFileError:
+        return CopyRefusal.TYPE, 0
     if not (rule.target.columns or rule.target.undecoded):
         return CopyRefusal.MISSING, 0
     num_groups = 0

@@ -19,7 +19,7 @@ from deltactl.parquet.splice.source import Source
 from deltactl.parquet.stored_columns import StoredColumn
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import Field, StructType, is_decoded
+from deltactl.protocol.schema import Field, StructType, is_decoded, is_variant, leaf_types
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 
 
@@ -28,21 +28,22 @@ class UndecodedColumns:
     """The stored columns of a table whose type is not decoded, and how files are searched.
 
     ``variants``: the columns that stay shredded if all files of a bin are shredded in the same way.
+    ``may_shred``: whether new files may have shredded variants.
     """
 
     fields: tuple[Field, ...] = ()
     mapping_mode: str = "none"
     variants: tuple[Field, ...] = ()
+    may_shred: bool = False
 
     @classmethod
     def of(cls, metadata: Metadata) -> UndecodedColumns:
         """Return those of a table."""
         stored = metadata.data_schema.fields
         fields = tuple(f for f in stored if not is_decoded(f.type))
-        variants: tuple[Field, ...] = ()
-        if TableProperties(metadata.configuration).flag("delta.enableVariantShredding"):
-            variants = tuple(f for f in stored if f not in fields and _is_carried(f))
-        return cls(fields, metadata.column_mapping_mode, variants)
+        may_shred = TableProperties(metadata.configuration).flag("delta.enableVariantShredding")
+        carried = (f for f in stored if may_shred and f not in fields and _is_carried(f))
+        return cls(fields, metadata.column_mapping_mode, tuple(carried), may_shred)
 
     @property
     def names(self) -> frozenset[str]:
@@ -55,7 +56,8 @@ class UndecodedColumns:
         Variants that are not shredded are omitted too.
 
         Raises:
-            DataFileError: the file has a column under another name than the table.
+            DataFileError: the file has a column under another name than the table, or has shredded
+                variants in a column that is not decoded, and new files may not have them.
         """
         if not (self.fields or self.variants):
             return ()
@@ -73,7 +75,13 @@ class UndecodedColumns:
                     f"{present.names[index]!r}, which a copy would keep"
                 )
             stored = source.columns[field.physical_name]
-            if field in self.fields or any(b"typed_value" in leaf for leaf in stored.leaves):
+            is_shredded = _has_variants(field) and any(b"typed_value" in it for it in stored.leaves)
+            if is_shredded and not self.may_shred:
+                raise DataFileError(
+                    f"{source.name!r} has shredded variants in the column {field.name!r}, which a "
+                    "copy would keep, but delta.enableVariantShredding is not true"
+                )
+            if field in self.fields or is_shredded:
                 found.append(stored)
         return tuple(found)
 
@@ -93,6 +101,10 @@ class UndecodedColumns:
             leaf if leaf.path[0] not in self.names else _counted(leaf) for leaf in stats.leaves
         ]
         return replace(stats, leaves=tuple(leaf for leaf in leaves if leaf is not None))
+
+
+def _has_variants(field: Field) -> bool:
+    return any(map(is_variant, leaf_types(field.type)))
 
 
 def _is_carried(field: Field) -> bool:

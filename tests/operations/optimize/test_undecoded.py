@@ -28,6 +28,9 @@ from tests.support.table_builder import Column, Row, TableBuilder, array_of, str
 _GEOMETRY: Final = 17  # field of LogicalType
 _FUTURE: Final = 60
 _MONTHS: Final = "interval year to month"
+_OTHERWISE: Final = (
+    "cannot be copied: column stored in another way (the type of column '%s' is not decoded)"
+)
 
 
 @dataclass(frozen=True)
@@ -206,8 +209,7 @@ def test_files_that_lack_the_column_or_have_another_name_for_it(tmp_path: Path) 
         builder.commit(builder.adopt(path.name, stats='{"numRecords":1}'))
     report = _optimize(builder)
     assert report.files_added == 2
-    reason = "cannot be copied: footer or pages not valid (the type of column 'x' is not decoded)"
-    assert report.plan.left_alone == {reason: 1}
+    assert report.plan.left_alone == {_OTHERWISE % "x": 1}
     assert [pq.read_schema(path).names for path in sorted(_live(builder))] == [
         ["id", "X"], ["id", "x"], ["id"],
     ]  # fmt: skip
@@ -325,6 +327,28 @@ def test_variants_stay_shredded_only_if_the_table_allows_it(
         "nullCount": {"v": 2},
         "tightBounds": True,
     }
+
+
+@pytest.mark.parametrize("may_shred", [True, False])
+def test_shredded_variants_beside_a_type_that_is_not_decoded(
+    tmp_path: Path, may_shred: bool
+) -> None:
+    both = struct_of(Column("v", "variant"), Column("i", _MONTHS))
+    builder = TableBuilder(
+        tmp_path,
+        [Column("s", both)],
+        features=["variantType", "variantShredding"],
+        properties={"delta.enableVariantShredding": str(may_shred).lower()},
+    )
+    binary = pa.binary()
+    number = pa.struct([("metadata", binary), ("value", binary), ("typed_value", pa.int64())])
+    row = {"v": {"metadata": _NO_NAMES, "value": None, "typed_value": 7}, "i": 14}
+    rows = pa.array([row], pa.struct([("v", number), ("i", pa.int32())]))
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(pa.table({"s": rows}), tmp_path / name)
+        builder.commit(builder.adopt(name, stats='{"numRecords":1}'))
+    left = _optimize(builder).plan.left_alone
+    assert left == ({} if may_shred else {_OTHERWISE % "s": 2})
 
 
 @pytest.mark.parametrize(
