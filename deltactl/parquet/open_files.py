@@ -17,6 +17,7 @@ from deltactl.errors import (
     DeltactlError,
     FileMissingError,
     ObjectNotFoundError,
+    UnsupportedFeatureError,
     first_line,
 )
 from deltactl.parquet.data_file import DataFile
@@ -124,7 +125,7 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
 
 @contextmanager
 def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
-    """Convert errors of Arrow and of the store to a ``DataFileError`` with the file name."""
+    """Add the file name to errors about data; convert those of Arrow and of the store."""
     try:
         yield
     except ObjectNotFoundError as error:
@@ -133,7 +134,7 @@ def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
             hint="Run `deltactl check TABLE`, which shows whether the undo of a vacuum restores "
             "the file. Otherwise copy it from a backup, or restore an older version of the table.",
         ) from error
-    except DataFileError as error:
+    except (DataFileError, UnsupportedFeatureError) as error:
         if path in error.message:
             raise
         raise type(error)(f"{path!r}: {error.message}", hint=error.hint) from error

@@ -51,7 +51,7 @@ def iceberg_problems(metadata: Metadata) -> Iterator[str]:
     properties = TableProperties(metadata.configuration)
     if version >= 3 and not properties.row_tracking_enabled:
         yield f"{name} without row tracking"
-    ids: Counter[int] = Counter()
+    ids = Counter(ROW_TRACKING_IDS if version >= 3 else ())
     for field in walk_fields(metadata.schema):
         numbers = nested_ids(field)
         ids.update([*numbers.values(), *([] if field.field_id is None else [field.field_id])])

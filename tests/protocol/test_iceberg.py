@@ -7,6 +7,7 @@ import pytest
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.iceberg import ROW_TRACKING_IDS
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, array_of
 
@@ -27,6 +28,8 @@ _LIST = array_of("long")
         (2, "id", Column("x", _LIST, True, {_IDS: {"col-0002.element": 3}}), [], None),
         (3, "name", Column("x"), [], "icebergCompatV3 without row tracking"),
         (3, "name", Column("x"), ["rowTracking"], None),
+        (3, "name", Column("x", _LIST, True, {_IDS: {"col-0002.element": ROW_TRACKING_IDS[0]}}),
+         ["rowTracking"], "icebergCompatV3 with the field id 2147483540 for 2 fields"),
         (3, "id", Column("x"), ["rowTracking", "icebergWriterCompatV3"], None),
         (2, "none", Column("x"), ["icebergWriterCompatV1"], "without column mapping"),
     ],

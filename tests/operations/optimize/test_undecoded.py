@@ -286,9 +286,12 @@ def test_strings_with_a_collation_are_decoded(tmp_path: Path) -> None:
 _LOWER: Final = "0rAfabWhTiwQbUe0S-o32]H.-0000000000"  # {"$['key']": 200}
 _UPPER: Final = "0rAfabWhTiwQbUe0S-o32]I4&0000000000"  # 209
 _NO_NAMES: Final = b"\1\0\0"
+_LONG: Final = pa.int64()
 
 
-def _write_variants(root: Path, *, may_shred: bool, wrong: bool = False) -> TableBuilder:
+def _write_variants(
+    root: Path, *, may_shred: bool, wrong: bool = False, typed: pa.DataType = _LONG
+) -> TableBuilder:
     """Two files with numbers that are shredded, and one text that is not."""
     builder = TableBuilder(
         root,
@@ -299,7 +302,7 @@ def _write_variants(root: Path, *, may_shred: bool, wrong: bool = False) -> Tabl
     text: Row = {"metadata": _NO_NAMES, "value": b"\x05x", "typed_value": 1 if wrong else None}
     number: Row = {"metadata": _NO_NAMES, "value": None, "typed_value": 7}
     binary = pa.binary()
-    kind = pa.struct([("metadata", binary), ("value", binary), ("typed_value", pa.int64())])
+    kind = pa.struct([("metadata", binary), ("value", binary), ("typed_value", typed)])
     for name, bound in {"a.parquet": _LOWER, "b.parquet": _UPPER}.items():
         pq.write_table(pa.table({"v": pa.array([text, number, None], kind)}), root / name)
         stats = {"numRecords": 3, "minValues": {"v": bound}, "maxValues": {"v": bound}}
@@ -377,9 +380,18 @@ def test_bounds_of_variants_are_omitted_if_those_of_a_file_are_not_known(
     }  # fmt: skip
 
 
-def test_a_shredding_that_contradicts_itself_is_not_rebuilt(tmp_path: Path) -> None:
-    builder = _write_variants(tmp_path, may_shred=False, wrong=True)
+@pytest.mark.parametrize(
+    ("wrong", "typed", "error", "message"),
+    [
+        (True, _LONG, DataFileError, "'a.parquet': .* both value and typed_value"),
+        (False, pa.uint8(), UnsupportedFeatureError, "'a.parquet': .* is shredded as uint8"),
+    ],
+)
+def test_a_shredding_that_is_not_valid_is_not_rebuilt(
+    tmp_path: Path, wrong: bool, typed: pa.DataType, error: type[Exception], message: str
+) -> None:
+    builder = _write_variants(tmp_path, may_shred=False, wrong=wrong, typed=typed)
     before = _live(builder)
-    with pytest.raises(DataFileError, match="both value and typed_value"):
+    with pytest.raises(error, match=message):
         _table(builder).optimize()
     assert _live(builder) == before
