@@ -20,7 +20,8 @@
     │   └── LeaseHeldError                     the same command is running on this table
     ├── PartialSuccessError           exit 5   the rest needs a rerun, nothing is broken
     │   ├── TimeLimitError                     the time limit is over (exit 1 if nothing finished)
-    │   └── NotBegunError                      one of several tables, which was not started
+    │   ├── NotBegunError                      one of several tables, which was not started
+    │   └── SearchIncompleteError              a search did not cover everything
     ├── SafetyError                   exit 6   a safety rule refuses the request
     │   └── ConversionError                    files of a directory that cannot become a table
     ├── UnsupportedFeatureError       exit 7   a table feature that the operation does not support
