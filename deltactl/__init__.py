@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum.options import VacuumOptions as VacuumOptions
     from deltactl.operations.vacuum.purge import PurgeReport as PurgeReport
     from deltactl.operations.vacuum.report import VacuumReport as VacuumReport
+    from deltactl.protocol.schema import PrimitiveType as PrimitiveType
     from deltactl.storage.log_store import DynamoDbLogStore as DynamoDbLogStore
     from deltactl.storage.store import Store as Store
     from deltactl.table import Table as Table

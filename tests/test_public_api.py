@@ -12,6 +12,7 @@ import pytest
 
 import deltactl
 from deltactl import errors
+from deltactl.operations.convert.options import parse_partition_by
 
 SOURCE = Path(deltactl.__file__ or "")
 
@@ -43,6 +44,12 @@ def test_names_resolve_to_where_type_checkers_find_them(name: str) -> None:
     value = getattr(deltactl, name)
     if name != "__version__":
         assert value.__module__ == type_checking_imports()[name]
+
+
+def test_columns_of_partitions_can_be_built() -> None:
+    column = deltactl.PartitionColumn("day", deltactl.PrimitiveType("date"))
+    options = deltactl.ConvertOptions(partition_by=(column,))
+    assert options.partition_by == parse_partition_by("day date")
 
 
 def test_other_names_are_refused() -> None:

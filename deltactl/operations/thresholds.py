@@ -68,6 +68,8 @@ def need_of(*known: str) -> Callable[[Need | Sequence[str]], Need]:
                     f"this command has no threshold {key!r}",
                     hint=f"Use one of: {', '.join(known)}.",
                 )
+        if len(pairs) < len(need):
+            raise UsageError("a threshold is given twice", hint="Give each threshold once.")
         size = pairs.get("size")
         return Need(
             files=_parse_count("files", pairs.get("files")),

@@ -336,7 +336,10 @@ _DELTACTL = [sys.executable, "-m", "deltactl"]
 
 @pytest.mark.parametrize(
     "words",
-    ["--version", "alter --help", "--show-completion", "explain", "check /no/a /no/b -o json"],
+    [
+        *("--version", "alter --help", "--show-completion", "explain", "check /no/a /no/b -o json"),
+        "check /no/a /no/b -o ndjson",
+    ],
 )
 def test_a_result_that_cannot_be_written(words: str) -> None:
     environ = {**os.environ, "SHELL": "/bin/bash", "PYTHONUNBUFFERED": ""}
@@ -350,6 +353,7 @@ def test_a_result_that_cannot_be_written(words: str) -> None:
             env=environ,
         )
     assert "error: cannot write the result: " in done.stderr
+    assert ("warning: not begun: /no/b\n" in done.stderr) == words.endswith("ndjson")
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert done.returncode == 1

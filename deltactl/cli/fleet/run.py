@@ -46,6 +46,7 @@ class Fleet:
         self._is_text, self._is_by_size = is_text, is_by_size
         self._failed: str | None = None
         self._idle: set[str] = set()  # tables that the time limit stopped before any work was done
+        self._begun: set[str] = set()
         self._jobs = 1
 
     def run(self, tables: Sequence[str]) -> int:
@@ -62,8 +63,11 @@ class Fleet:
                     outcomes.append(outcome)
                     if not self._is_by_size:
                         output.show(outcome)
-            except BaseException:
+            except BaseException as raised:
                 cancellation.token.set()  # before waiting for those that are running
+                left = [table for table in tables if table not in self._begun]
+                if left and isinstance(raised, DeltactlError):
+                    self._session.output.warn(f"not begun: {', '.join(left)}")
                 raise
         order = {table: number for number, table in enumerate(tables)}
         outcomes.sort(key=lambda outcome: (-outcome.size_bytes, order[outcome.table]))
@@ -95,6 +99,7 @@ class Fleet:
         started = time.monotonic()
         try:
             self._ensure_may_begin()
+            self._begun.add(table)
             self._run_table(session)
         except typer.Exit as done:
             code = done.exit_code

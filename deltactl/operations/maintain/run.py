@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.clock import Clock
+from deltactl.engine.base import Progress
 from deltactl.errors import DeltactlError, NotATableError, UsageError, Warn, explain_foreign
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.find_tables import is_table
@@ -27,7 +28,7 @@ from deltactl.operations.maintain.observe import (
     decide,
     observe_table,
 )
-from deltactl.operations.maintain.options import MaintainOptions, Spending
+from deltactl.operations.maintain.options import MaintainOptions, Spending, StopToken
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
@@ -173,6 +174,23 @@ def _settle(
     return (*found, *settled.values(), *left)
 
 
+def _stop_on_failure(context: RunContext) -> tuple[RunContext, list[Exception]]:
+    """Return a context that is cancelled by an error of ``on_progress``, and these errors."""
+    failures: list[Exception] = []
+    if (on_progress := context.on_progress) is None:
+        return context, failures
+
+    def call(progress: Progress) -> None:
+        try:
+            on_progress(progress)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    cancel = StopToken(context.cancel, lambda: bool(failures))
+    return replace(context, on_progress=call, cancel=cancel), failures
+
+
 def maintain_tables(
     tables: Sequence[str],
     policy_of: PolicyOf,
@@ -187,10 +205,12 @@ def maintain_tables(
 
     Raises:
         UsageError: there is no table, or a table is given twice.
+        Exception: that of ``on_progress``; no action begins after it.
     """
     if not tables or len(set(tables)) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")
     run = Maintenance(options, context.clock)
+    context, failures = _stop_on_failure(context)
     logs: dict[str, DeltaLog] = {}
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
 
@@ -218,5 +238,7 @@ def maintain_tables(
                 run.errors[table] = error
 
         list(pool.map(act, ordered))
+    if failures:
+        raise failures[0]
     reports = tuple(found[table] for table in tables if table in found)
     return MaintainReport(reports, dict(run.errors), run.decision.note)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import deltactl
-from deltactl.engine.base import Engine
+from deltactl.engine.base import Engine, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import LeaseHeldError, NotATableError, UsageError
 from deltactl.log.delta_log import DeltaLog
@@ -501,3 +501,20 @@ def test_if_all_partitions_fail_each_has_its_own_reason(tmp_path: Path) -> None:
     [outcome] = table.outcomes
     assert outcome.measured is None
     assert [error.exit_code for error in table.errors] == [1]
+
+
+def test_an_error_of_the_callback_ends_the_run(tmp_path: Path) -> None:
+    class CallerError(Exception):
+        pass
+
+    def fail(_: Progress) -> None:
+        raise CallerError
+
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        build(root)
+    before = [operations_of(root) for root in roots]
+    context = RunContext(warn=print, clock=FixedClock(NOW_MS), on_progress=fail)
+    with pytest.raises(CallerError):
+        maintain_tables(list(map(str, roots)), lambda _: QUICK, MaintainOptions(), context)
+    assert [operations_of(root) for root in roots] == before
