@@ -50,6 +50,11 @@ CORPUS = find_corpus()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+def pytest_configure(config: pytest.Config) -> None:
+    """Sort the arguments: pytest 9.1 loses fixtures of a directory to which they return later."""
+    config.args.sort()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that use a server, and skip tests that this machine cannot run.
 

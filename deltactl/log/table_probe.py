@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
+from deltactl.storage.local.uris import path_to_uri
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 from deltactl.suggest import find_nearest
 
@@ -57,7 +59,7 @@ def no_table_error(store: Store) -> NotATableError:
             hint="Restore the log from a backup, or check the path.",
         )
     above = find_table_above(store)
-    hint = None if above is None else f"Open the table at {above}."
+    hint = None if above is None else f"Open the table at {shlex.quote(above)}."
     if names := next(store.walk(), None):
         hint = hint or _hint_of_content(store, names)
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
@@ -75,8 +77,8 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
     if below is not None:
         pattern = shlex.quote(f"{store.uri}/**")
         return (
-            f"Give one of the tables below it, such as {store.uri}/{below}, or the pattern "
-            f"{pattern} for all of them."
+            f"Give one of the tables below it, such as {_quote(f'{_decode(store)}/{below}')}, or "
+            f"the pattern {pattern} for all of them."
         )
     if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
         return "Use a tool for Iceberg: this is an Iceberg table."
@@ -87,13 +89,23 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
 
 def _hint_of_place(store: Store) -> str:
     """Return the directory that a misspelled address means, if there is one."""
-    parent, _, name = unquote(store.uri).rpartition("/")
+    parent, _, name = _decode(store).rpartition("/")
     with suppress(StorageError):
         beside = (each.rpartition("/")[2] for each in store.list_directories(parent))
         nearest = find_nearest(name, beside)
         if nearest is not None and has_log(store, f"{parent}/{nearest}"):
-            return f"Open the table at {parent}/{nearest}."
+            return f"Open the table at {_quote(f'{parent}/{nearest}')}."
     return _GIVE
+
+
+def _decode(store: Store) -> str:
+    return unquote(store.uri) if is_local_uri(store.uri) else store.uri
+
+
+def _quote(address: str) -> str:
+    """Return a decoded address as it is typed in a shell."""
+    path = address.removeprefix("file://")
+    return shlex.quote(address if path == address else path_to_uri(path))
 
 
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:

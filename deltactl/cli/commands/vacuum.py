@@ -87,6 +87,11 @@ def command(
         confirm = None if flags.looks else _choose_confirmation(session, flags.yes, options)
         report = _run(session, table, options, confirm, flags)
         _warn(session, report)
+        if flags.include_unknown and report.plan.mode == "lite":
+            session.output.warn(
+                "--include-unknown had no effect: --mode lite reads only the log. To find files "
+                "that are in no action of it, add --mode full"
+            )
         is_due = not report.plan.is_empty and report.skipped is None
         error = _find_error(report, session.shown_table or table)
         _present(session, report, error, is_work_needed=flags.check and is_due)

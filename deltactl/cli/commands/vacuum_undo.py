@@ -101,13 +101,14 @@ def purge_quarantined(
 
 
 def _explain_needed(run: NeededRun, table: str) -> SafetyError:
-    who = "an earlier version inside the retention, or another table,"
+    who = "an earlier version inside the retention of the table, or another table,"
+    wait = " Or wait until the retention of the table has passed."
     if run.version is not None:
-        who = f"the latest version ({run.version})"
+        who, wait = f"the latest version ({run.version})", ""
     files = format_count(len(run.paths), "file that is", "files that are")
     return SafetyError(
         f"the quarantined files of run {run.run_id} are kept: {who} needs {files} only "
         f"there, such as {run.paths[0]!r}",
         hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {run.run_id}`, which moves the "
-        "files back.",
+        f"files back.{wait}",
     )

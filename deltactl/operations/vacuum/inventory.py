@@ -15,6 +15,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,7 +29,8 @@ from deltactl.operations.output_files import ensure_replaceable
 from deltactl.operations.vacuum.candidates import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
-from deltactl.storage.names import refuse_chain
+from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import is_local_uri, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -278,9 +280,16 @@ def open_dump(address: str, storage_options: Mapping[str, str]) -> tuple[Store, 
     """Return the directory and the name of the file for a listing.
 
     Raises:
-        UsageError: the file would be in a table, or in no directory.
+        UsageError: it is a directory, or the file would be in a table, or in no directory.
     """
     place, name = _open_directory(address, storage_options)
+    path = Path(uri_to_path(place.uri), name) if is_local_uri(place.uri) else None
+    if not name or (path is not None and path.is_dir()):
+        raise UsageError(
+            f"{option('dump_listing')} {address!r} is a directory",
+            hint="Give a file in this directory, such as "
+            f"{option('dump_listing', address.rstrip('/') + '/listing.parquet')}.",
+        )
     ensure_replaceable(option("dump_listing"), address, place)
     return place, name
 

@@ -112,6 +112,8 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     )
     assert not (tmp_path / "events" / "p=c").exists()
     assert cli("vacuum", "events", ALL, "--mode", "full", "--check").code == 0
+    lite = cli("vacuum", "events", ALL, "--mode", "lite", "--check")
+    assert "--include-unknown had no effect" in lite.err
     undone = cli("vacuum", "events", "--undo", "last")
     assert (undone.code, steady(undone.out)) == (0, "Restored 3 files of run RUN\n")
     assert contents(tmp_path / "events" / "p=a") == before
@@ -344,6 +346,8 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
         ("--inventory", "x.csv", "--mode", "lite"),
         ("--dump-listing", "x.parquet", "--mode", "lite"),
         ("--dump-listing", "x.parquet", "--inventory", "y.parquet"),
+        ("--dump-listing", "events/.."),
+        ("--dump-listing", "./"),
         ("--forget-clone", "clone", "--retain", "7d"),
         ("--forget-clone", "clone", "--yes"),
     ],

@@ -431,6 +431,8 @@ def test_where_no_table_is(tmp_path: Path, make: Any, message: str) -> None:
         (["place/metadata/v1.metadata.json", "place/x.parquet"], "Iceberg"),
         (["place/x.csv"], "contains _delta_log"),
         (["plaice/_delta_log/0.json"], "Open the table at {}/plaice."),
+        (["plac%e/_delta_log/0.json"], "Open the table at {}/plac%25e."),
+        (["place/a %b/_delta_log/0.json"], "such as {}/place/a%20%25b, or"),
         (["plaice/x.parquet"], "contains _delta_log"),
         (["other/_delta_log/0.json"], "contains _delta_log"),
     ],
