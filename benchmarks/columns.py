@@ -34,6 +34,15 @@ def uuids(rng: np.random.Generator, count: int) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
+def texts(rng: np.random.Generator, count: int, most: int) -> pa.StringArray:
+    """Texts of letters and spaces, of one to ``most`` characters."""
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(rng.integers(1, most + 1, count), out=offsets[1:])
+    letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz     ", np.uint8)
+    characters = letters[rng.integers(0, len(letters), offsets[-1])]
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(characters))
+
+
 def chosen(rng: np.random.Generator, count: int, values: Sequence[str]) -> pa.StringArray:
     """Each row one of the values, at random."""
     return pa.array(values, pa.string()).take(pa.array(rng.integers(0, len(values), count)))

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
+from pyroaring import BitMap64
 
-from benchmarks.columns import chosen, decimals, join, uuids, with_nulls
-from benchmarks.log_tables import PROTOCOL, commit_info, metadata_of, write_commit
+from benchmarks.adds import VECTOR, to_struct
+from benchmarks.columns import chosen, decimals, join, texts, uuids, with_nulls
+from benchmarks.log_tables import write_commit
+from benchmarks.shapes import (
+    NESTED_COLUMNS,
+    START_MS,
+    Shape,
+    Tree,
+    commit_info,
+    first_actions,
+    type_of,
+)
 from deltactl.parquet.footer import RowFacts, read_file_stats
-from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.deletion_vectors import encode_bitmap, encode_file
+from deltactl.protocol.schema import parse_schema
+from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import encode_stats
 
 _SEED = 731
-_START_MS = 1_704_067_200_000
 
 _COUNTRIES = [f"{a}{b}" for a in "ABCDEF" for b in "EILRT"]
 _CATEGORIES = [f"category {n:03}" for n in range(200)]
@@ -49,14 +64,13 @@ DELTA_COLUMNS = {
 }
 
 
-_KINDS = {"long": "integer", "double": "float"}
-_STATS = StatsColumns(
-    tuple(
-        StatsLeaf((name,), _KINDS.get(kind, kind.partition("(")[0]))
-        for name, kind in DELTA_COLUMNS.items()
-    )
-)
-_FLOATS = frozenset(leaf.path for leaf in _STATS.leaves if leaf.kind == "float")
+_MEASURES = [f"measure_{n:02}" for n in range(20)]
+SPARK_COLUMNS: Tree = {
+    **DELTA_COLUMNS,
+    **NESTED_COLUMNS,
+    **dict.fromkeys(_MEASURES, "double"),
+    "comment": "string",
+}
 
 
 def make_rows(file: int, num_rows: int) -> pa.Table:
@@ -65,7 +79,7 @@ def make_rows(file: int, num_rows: int) -> pa.Table:
     first = file * num_rows
     ids = np.arange(first, first + num_rows, dtype=np.int64)
     users = rng.integers(0, 10_000_000, num_rows)
-    created = _START_MS * 1000 + ids * 250_000 + rng.integers(0, 250_000, num_rows)
+    created = START_MS * 1000 + ids * 250_000 + rng.integers(0, 250_000, num_rows)
     instant = pa.timestamp("us", "UTC")
     day = pa.array(created // 86_400_000_000, pa.int32()).cast(pa.date32())
     updated = pa.array(created + rng.integers(0, 10**9, num_rows)).cast(instant)
@@ -96,38 +110,87 @@ def make_rows(file: int, num_rows: int) -> pa.Table:
     return pa.table({name: columns[name] for name in DELTA_COLUMNS})
 
 
-def write_data_table(table: Path, rows_per_file: Iterable[int]) -> None:
-    """Files written one by one with snappy, as streaming writers leave them, in one commit."""
+def make_spark_rows(file: int, num_rows: int) -> pa.Table:
+    """The same rows with texts of many lengths, nested columns, and many columns."""
+    rng = np.random.default_rng((_SEED, file, 1))
+    rows = make_rows(file, num_rows)
+    numbers = {"lat": pa.array(rng.random(num_rows)), "lon": pa.array(rng.random(num_rows))}
+    city = chosen(rng, num_rows, _COUNTRIES)
+    address = {"street": texts(rng, num_rows, 60), "city": city, "geo": numbers}
+    event = {
+        "kind": with_nulls(rng, texts(rng, num_rows, 8), 0.9),
+        "at": rows["created_at"].combine_chunks(),
+    }
+    for name, tree in (("address", address), ("event", event)):
+        rows = rows.append_column(name, to_struct(tree))
+    for name in _MEASURES:
+        values = pa.array(rng.integers(0, 1000, num_rows) / 8)
+        rows = rows.append_column(name, with_nulls(rng, values, rng.random()))
+    return rows.append_column("comment", with_nulls(rng, texts(rng, num_rows, 200), 0.5))
+
+
+def write_data_table(table: Path, rows_per_file: Iterable[int], shape: Shape) -> None:
+    """Files written one by one with snappy, as streaming writers leave them.
+
+    delta-rs commits each. In those of Spark, a tenth of the files has deleted rows.
+    """
+    if shape == Shape.DELTA_RS:
+        for number, num_rows in enumerate(rows_per_file):
+            write_deltalake(table, make_rows(number, num_rows), mode="append")
+        return
     log = table / "_delta_log"
     log.mkdir(parents=True)
-    lines = [commit_info(0, "WRITE"), json.dumps({"protocol": PROTOCOL})]
-    lines.append(json.dumps({"metaData": metadata_of(DELTA_COLUMNS, [])}))
+    columns = DELTA_COLUMNS if shape == Shape.PLAIN else SPARK_COLUMNS
+    first = first_actions(shape, columns, [])
+    lines = [commit_info(0, "WRITE", shape), *map(json.dumps, first)]
+    leaves = list_leaves(parse_schema(json.dumps(type_of(columns))))[:32]
+    stats = StatsColumns(leaves, tight_bounds=shape == Shape.SPARK)
+    facts = RowFacts(frozenset(leaf.path for leaf in leaves if leaf.kind == "float"))
     for number, num_rows in enumerate(rows_per_file):
-        name = f"part-{number:05}-{'0' * 8}-c000.snappy.parquet"
-        pq.write_table(
-            make_rows(number, num_rows),
-            table / name,
-            compression="snappy",
-            store_schema=False,
-            store_decimal_as_integer=True,
-        )
+        name = f"part-{number:05}-{UUID(int=number)}-c000.snappy.parquet"
+        _write_file(table / name, number, num_rows, shape)
+        found = read_file_stats(pq.read_metadata(table / name), stats, facts)
         add = {
             "path": name,
             "partitionValues": {},
             "size": (table / name).stat().st_size,
-            "modificationTime": _START_MS + number * 1000,
+            "modificationTime": START_MS + number * 1000,
             "dataChange": True,
-            "stats": encode_stats(
-                read_file_stats(pq.read_metadata(table / name), _STATS, RowFacts(_FLOATS)), _STATS
-            ),
+            "stats": encode_stats(found, stats),
         }
+        if shape == Shape.SPARK and number % 10 == 3:
+            add["deletionVector"] = _delete_rows(table, number)
         lines.append(json.dumps({"add": add}))
     write_commit(log, 0, lines)
 
 
-def write_parquet_directory(folder: Path, num_files: int, rows_per_file: int) -> None:
-    """Files of twenty columns and no log: what a convert begins with."""
+def _write_file(path: Path, number: int, num_rows: int, shape: Shape) -> None:
+    spark = shape == Shape.SPARK
+    pq.write_table(
+        make_spark_rows(number, num_rows) if spark else make_rows(number, num_rows),
+        path,
+        compression="snappy",
+        store_schema=False,
+        store_decimal_as_integer=True,
+        use_deprecated_int96_timestamps=spark,
+    )
+
+
+def _delete_rows(table: Path, number: int) -> Tree:
+    """Delete ten rows of a file; return the descriptor of their vector."""
+    payload = encode_bitmap(BitMap64(range(0, 50, 5)))
+    vector, content = encode_file(payload, 10, UUID(int=number), "")
+    (table / str(vector.file_name)).write_bytes(content)
+    values = (vector.storage_type, vector.path_or_inline_dv, vector.offset, vector.size_bytes, 10)
+    return dict(zip(VECTOR.names, values, strict=True))
+
+
+def write_parquet_directory(folder: Path, num_files: int, rows_per_file: int, shape: Shape) -> None:
+    """Files of twenty columns or more and no log: what a convert begins with."""
+    if shape == Shape.DELTA_RS:
+        write_data_table(folder, [rows_per_file] * num_files, shape)
+        shutil.rmtree(folder / "_delta_log")
+        return
     folder.mkdir(parents=True)
     for number in range(num_files):
-        rows = make_rows(number, rows_per_file)
-        pq.write_table(rows, folder / f"part-{number:05}.parquet", compression="snappy")
+        _write_file(folder / f"part-{number:05}.parquet", number, rows_per_file, shape)

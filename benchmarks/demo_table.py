@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.columns import chosen, decimals, join, with_nulls
-from benchmarks.log_tables import PROTOCOL, commit_info, metadata_of, write_commit
+from benchmarks.log_tables import write_commit
+from benchmarks.shapes import PROTOCOL, commit_info, metadata_of
 
 NUM_DAYS = 12
 NUM_LOADS = 25

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.cases import copy_table
-from benchmarks.log_tables import PROTOCOL, commit_info, metadata_of, write_commit
+from benchmarks.log_tables import write_commit
 from benchmarks.measure import run_process
+from benchmarks.shapes import PROTOCOL, commit_info, metadata_of
 from benchmarks.sides import deltactl
 from benchmarks.tables import default_cache
 from deltactl import Table

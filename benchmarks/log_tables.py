@@ -4,133 +4,78 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
-from benchmarks.columns import chosen, days, join, padded, uuids
+from benchmarks.adds import (
+    VECTOR,
+    end_of_add,
+    make_paths,
+    make_stats,
+    make_vectors,
+    to_json,
+    to_struct,
+    vector_files,
+)
+from benchmarks.columns import days, join
+from benchmarks.shapes import START_MS, Shape, Tree, commit_info, log_actions
 
 _SEED = 20240517
 _LINKED_BYTES = 1 << 20
 _MOST_LINKS = 30_000
 NUM_DAYS = 365
-_START_MS = 1_704_067_200_000  # 2024-01-01
 ROW_GROUP_ROWS = 250_000
-_NAMES = tuple(
-    f"{first}{rest}" for first in "ABCDEFGHKLMNPRST" for rest in ("dams", "rown", "oyle")
-)
-
-PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
-
-
-def metadata_of(columns: dict[str, str], partition_columns: list[str]) -> dict[str, object]:
-    """A ``metaData`` action."""
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in columns.items()
-    ]
-    return {
-        "id": "00000000-0000-4000-8000-000000000000",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": partition_columns,
-        "configuration": {},
-        "createdTime": _START_MS,
-    }
-
-
-_METADATA = metadata_of(
-    {"id": "long", "ts": "timestamp", "name": "string", "value": "double", "date": "date"},
-    ["date"],
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Columns of ``add`` actions."""
-
-    date: pa.Array
-    path: pa.Array
-    size: pa.Array
-    modification_time: pa.Array
-    stats: pa.Array
-
-    def __len__(self) -> int:
-        return len(self.path)
-
-    def take(self, rows: range) -> Files:
-        """Return some of the files."""
-        chosen = pa.array(rows)
-        columns = (self.date, self.path, self.size, self.modification_time, self.stats)
-        return Files(*(column.take(chosen) for column in columns))
 
 
 def make_files(
-    first: int, count: int, total: int, quote: str = '"', num_days: int = NUM_DAYS
-) -> Files:
-    """Files ``first`` and following of ``total``: days in order, paths of some 115 characters.
-
-    ``quote`` stands around the names in the statistics: JSON within JSON escapes it. There are as
-    many partitions as ``num_days``.
-    """
+    first: int,
+    count: int,
+    total: int,
+    shape: Shape,
+    num_days: int = NUM_DAYS,
+    *,
+    vectors: bool = True,
+) -> pa.RecordBatch:
+    """Files ``first`` and following of ``total``, in order of days, in ``num_days`` partitions."""
     rng = np.random.default_rng((_SEED, first))
     places = np.arange(first, first + count, dtype=np.int64)
-    day = places * num_days // max(total, 1)
-    date = days(day)
-    task, thread = rng.integers(0, 200, count), rng.integers(10**18, 9 * 10**18, count)
-    path = join(
-        *("date=", date, "/part-", padded(task, 5), "-tid-", pa.array(thread), "-"),
-        *(uuids(rng, count), "-", pa.array(places), "-1.c000.snappy.parquet"),
+    date = days(places * num_days // max(total, 1))
+    stats = make_stats(rng, shape, date, places)
+    files = {
+        "date": date,
+        "path": make_paths(rng, shape, date, places),
+        "size": pa.array(rng.integers(200_000, 120_000_000, count)),
+        "modificationTime": pa.array(START_MS + places * 31),
+        "stats": to_json(stats, shape, rng),
+    }
+    if shape == Shape.SPARK:
+        files["stats_parsed"] = to_struct(stats)
+        files["deletionVector"] = make_vectors(rng, count, 0.1 if vectors else 0.0)
+    return pa.RecordBatch.from_pydict(files)
+
+
+def _as_json(files: pa.RecordBatch, shape: Shape) -> list[str]:
+    stats = pc.replace_substring(files["stats"], '"', '\\"')
+    lines = join(
+        *('{"add":{"path":"', files["path"], '","partitionValues":{"date":"', files["date"]),
+        *('"},"size":', files["size"], ',"modificationTime":', files["modificationTime"]),
+        *(',"dataChange":true,"stats":"', stats, '"', end_of_add(shape, files)),
     )
-    return Files(
-        date=date,
-        path=path,
-        size=pa.array(rng.integers(200_000, 120_000_000, count)),
-        modification_time=pa.array(_START_MS + places * 31),
-        stats=_make_stats(rng, places, date, quote),
-    )
+    texts: list[str] = lines.to_pylist()
+    return texts
 
 
-def _make_stats(
-    rng: np.random.Generator, places: np.ndarray[tuple[int], np.dtype[np.int64]], date: pa.Array,
-    quote: str,
-) -> pa.Array:  # fmt: skip
-    count = len(places)
-    rows = rng.integers(1_000, 90_000, count)
-    low = rng.random(count).round(6)
-
-    def bounds(
-        number: np.ndarray[tuple[int], np.dtype[np.int64]], hour: str, value: object
-    ) -> list[object]:
-        parts = ["{~id~:", pa.array(number), ",~ts~:~", date, f"T{hour}.000Z~,~name~:~"]
-        return [*parts, chosen(rng, count, _NAMES), "~,~value~:", pa.array(value), "}"]
-
-    texts = [
-        *("{~numRecords~:", pa.array(rows), ",~minValues~:"),
-        *bounds(places * 90_000, "00:00:07", low),
-        ",~maxValues~:",
-        *bounds(places * 90_000 + rows, "23:59:58", (low + 1000).round(6)),
-        *(",~nullCount~:{~id~:0,~ts~:0,~name~:", pa.array(rows // 97), ",~value~:0}}"),
-    ]
-    return join(*(t.replace("~", quote) if isinstance(t, str) else t for t in texts))
-
-
-def _json_adds(first: int, count: int, total: int, num_days: int = NUM_DAYS) -> pa.Array:
-    return _as_json(make_files(first, count, total, '\\"', num_days))
-
-
-def _as_json(files: Files) -> pa.Array:
-    """Lines of the log; the quotes in the statistics are escaped already."""
-    return join(
-        *('{"add":{"path":"', files.path, '","partitionValues":{"date":"', files.date),
-        *('"},"size":', files.size, ',"modificationTime":', files.modification_time),
-        *(',"dataChange":true,"stats":"', files.stats, '"}}'),
-    )
+def _json_adds(
+    first: int, count: int, total: int, shape: Shape, num_days: int = NUM_DAYS
+) -> list[str]:
+    return _as_json(make_files(first, count, total, shape, num_days), shape)
 
 
 def _log_folder(table: Path) -> Path:
@@ -144,97 +89,113 @@ def write_commit(log: Path, version: int, lines: list[str]) -> None:
     (log / f"{version:020}.json").write_text("\n".join(lines) + "\n")
 
 
-def commit_info(version: int, operation: str, **more: object) -> str:
-    """A ``commitInfo`` line as Delta on Spark writes it."""
-    info = {
-        "timestamp": _START_MS + version * 60_000,
-        "userId": "7264839201",
-        "userName": "etl@example.org",
-        "operation": operation,
-        **more,
-        "clusterId": "0517-093012-abcd1234",
-        **({"readVersion": version - 1} if version else {}),
-        "isolationLevel": "WriteSerializable",
-        "isBlindAppend": operation == "WRITE",
-        "engineInfo": "Apache-Spark/3.5.3 Delta-Lake/3.2.1",
-        "txnId": f"5a1c7a52-0000-4000-8000-{version:012}",
-    }
-    return json.dumps({"commitInfo": info})
+def _head(version: int, shape: Shape) -> list[str]:
+    """The first lines of a commit that adds files."""
+    first = log_actions(shape) if version == 0 else []
+    return [commit_info(version, "WRITE", shape), *map(json.dumps, first)]
 
 
-def _first_lines() -> list[str]:
-    return [json.dumps({"protocol": PROTOCOL}), json.dumps({"metaData": _METADATA})]
+def write_checkpoint_table(
+    table: Path,
+    num_files: int,
+    num_days: int = NUM_DAYS,
+    shape: Shape = Shape.PLAIN,
+    *,
+    vectors: bool = True,
+) -> None:
+    """A table of which a classic checkpoint at version 10 is left, and the commit of it.
+
+    ``vectors``: with deletion vectors, if the shape has them.
+    """
+    step = -(-num_files // 11) if shape == Shape.DELTA_RS else ROW_GROUP_ROWS
+    _write_checkpoint(
+        table,
+        (
+            make_files(
+                first, min(step, num_files - first), num_files, shape, num_days, vectors=vectors
+            )
+            for first in range(0, num_files, step)
+        ),
+        shape,
+    )
 
 
-def write_checkpoint_table(table: Path, num_files: int, num_days: int = NUM_DAYS) -> None:
-    """A table of which a classic checkpoint at version 10 is left, and the commit of it."""
+def _write_checkpoint(table: Path, parts: Iterable[pa.RecordBatch], shape: Shape) -> None:
+    """That of delta-rs is written by it, of one commit a part, at most eleven."""
     log = _log_folder(table)
-    write_commit(log, 10, [commit_info(10, "OPTIMIZE")])
-    schema = pa.schema([("protocol", _PROTOCOL_TYPE), ("metaData", _METADATA_TYPE), ("add", _ADD)])
-    name = f"{10:020}.checkpoint.parquet"
-    with pq.ParquetWriter(log / name, schema, compression="snappy") as writer:
-        writer.write_table(_checkpoint_head(schema))
-        for first in range(0, num_files, ROW_GROUP_ROWS):
-            count = min(ROW_GROUP_ROWS, num_files - first)
-            files = make_files(first, count, num_files, num_days=num_days)
-            writer.write_table(_checkpoint_adds(schema, files))
-    (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
+    if shape == Shape.DELTA_RS:
+        for version, part in zip_longest(range(11), parts):
+            adds = [] if part is None else _as_json(part, shape)
+            write_commit(log, version, [*_head(version, shape), *adds])
+        DeltaTable(table).create_checkpoint()
+        for version in range(10):
+            (log / f"{version:020}.json").unlink()
+        return
+    write_commit(log, 10, [commit_info(10, "OPTIMIZE", shape)])
+    schema = pa.schema(list(_actions(shape).items()))
+    num_rows = 2
+    with pq.ParquetWriter(
+        log / f"{10:020}.checkpoint.parquet",
+        schema,
+        use_deprecated_int96_timestamps=shape == Shape.SPARK,
+        store_decimal_as_integer=True,
+    ) as writer:
+        writer.write_table(pa.Table.from_pylist(_with_maps(log_actions(shape)), schema))
+        for part in parts:
+            writer.write_table(_checkpoint_adds(schema, part))
+            num_rows += part.num_rows
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_rows}))
 
 
-def checkpoint_paths(num_files: int, num_days: int = NUM_DAYS) -> Iterator[str]:
-    """The paths of the files in the checkpoint."""
-    for first in range(0, num_files, ROW_GROUP_ROWS):
-        count = min(ROW_GROUP_ROWS, num_files - first)
-        yield from make_files(first, count, num_files, num_days=num_days).path.to_pylist()
+def list_paths(table: Path) -> list[str]:
+    """The paths of the live files of a table."""
+    paths: list[str] = pa.table(DeltaTable(table).get_add_actions())["path"].to_pylist()
+    return paths
 
 
-def write_read_table(table: Path, num_files: int) -> None:
+def write_read_table(table: Path, num_files: int, shape: Shape = Shape.PLAIN) -> None:
     """The same checkpoint, and its data files, which are links to a few with one row."""
-    write_checkpoint_table(table, num_files)
+    write_checkpoint_table(table, num_files, shape=shape, vectors=False)
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [1], "name": ["Adams"], "value": [1.5]}), sink)
-    _link_files(table, [*checkpoint_paths(num_files)], sink.getvalue())
+    _link_files(table, list_paths(table), sink.getvalue())
 
 
-def write_grown_table(table: Path, num_files: int) -> None:
+def write_grown_table(table: Path, num_files: int, shape: Shape) -> None:
     """The same, and ten commits after the checkpoint: each adds 100 files."""
-    write_checkpoint_table(table, num_files)
+    write_checkpoint_table(table, num_files, shape=shape)
     total = num_files + 1000
     for version in range(11, 21):
-        adds = _json_adds(num_files + 100 * (version - 11), 100, total).to_pylist()
-        write_commit(table / "_delta_log", version, [commit_info(version, "WRITE"), *adds])
+        adds = _json_adds(num_files + 100 * (version - 11), 100, total, shape)
+        write_commit(table / "_delta_log", version, [*_head(version, shape), *adds])
 
 
-def write_restore_table(table: Path, num_files: int, num_changed: int) -> None:
-    """A checkpoint at version 10, whose commit 11 replaces half of ``num_changed`` of the files.
+def write_restore_table(table: Path, num_files: int, shape: Shape) -> None:
+    """A checkpoint at version 10, whose commit 11 replaces a twentieth of the files.
 
     All data files exist, as links to a few.
     """
-    log = _log_folder(table)
-    replaced = num_changed // 2
-    size = pa.repeat(pa.scalar(_LINKED_BYTES), num_files + replaced)
-    files = replace(make_files(0, num_files + replaced, num_files + replaced), size=size)
-    _link_files(table, files.path.to_pylist(), bytes(_LINKED_BYTES))
-    schema = pa.schema([("protocol", _PROTOCOL_TYPE), ("metaData", _METADATA_TYPE), ("add", _ADD)])
-    with pq.ParquetWriter(log / f"{10:020}.checkpoint.parquet", schema) as writer:
-        writer.write_table(_checkpoint_head(schema))
-        for first in range(0, num_files, ROW_GROUP_ROWS):
-            count = min(ROW_GROUP_ROWS, num_files - first)
-            writer.write_table(_checkpoint_adds(schema, files.take(range(first, first + count))))
-    (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
-    write_commit(log, 10, [commit_info(10, "OPTIMIZE")])
-    every = num_files // replaced
-    files = replace(files, stats=pc.replace_substring(files.stats, '"', '\\"'))
-    removed = _as_json(files.take(range(0, every * replaced, every))).to_pylist()
-    added = _as_json(files.take(range(num_files, num_files + replaced))).to_pylist()
+    replaced = num_files // 20
+    total = num_files + replaced
+    files = make_files(0, total, total, shape)
+    size = pa.repeat(pa.scalar(_LINKED_BYTES), total)
+    files = files.set_column(files.schema.get_field_index("size"), "size", size)
+    step = -(-num_files // 11)
+    parts = (
+        files.slice(first, min(step, num_files - first)) for first in range(0, num_files, step)
+    )
+    _write_checkpoint(table, parts, shape)
+    _link_files(table, [*files["path"].to_pylist(), *vector_files(shape)], bytes(_LINKED_BYTES))
+    removed = _as_json(files.take(pa.array(range(0, 20 * replaced, 20))), shape)
+    added = _as_json(files.slice(num_files), shape)
     removes = [remove_line(add, 11) for add in removed]
-    write_commit(log, 11, [commit_info(11, "MERGE"), *removes, *added])
+    write_commit(table / "_delta_log", 11, [commit_info(11, "MERGE", shape), *removes, *added])
 
 
 def _link_files(table: Path, names: list[str], content: bytes | pa.Buffer) -> None:
     """Create the files; a file system allows some ten thousand links to a file."""
     for folder in {name.rpartition("/")[0] for name in names}:
-        (table / folder).mkdir()
+        (table / folder).mkdir(exist_ok=True)
     for number, name in enumerate(names):
         if number % _MOST_LINKS == 0:
             first = table / name
@@ -244,26 +205,25 @@ def _link_files(table: Path, names: list[str], content: bytes | pa.Buffer) -> No
 
 
 _STRINGS = pa.map_(pa.string(), pa.string())
-_PROTOCOL_TYPE = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])
-_METADATA_TYPE = pa.struct(
+_NAMES = pa.list_(pa.string())
+_PROTOCOL = pa.struct(
+    [
+        ("minReaderVersion", pa.int32()),
+        ("minWriterVersion", pa.int32()),
+        ("readerFeatures", _NAMES),
+        ("writerFeatures", _NAMES),
+    ]
+)
+_METADATA = pa.struct(
     [
         ("id", pa.string()),
         ("name", pa.string()),
         ("description", pa.string()),
         ("format", pa.struct([("provider", pa.string()), ("options", _STRINGS)])),
         ("schemaString", pa.string()),
-        ("partitionColumns", pa.list_(pa.string())),
+        ("partitionColumns", _NAMES),
         ("configuration", _STRINGS),
         ("createdTime", pa.int64()),
-    ]
-)
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
     ]
 )
 _ADD = pa.struct(
@@ -274,7 +234,7 @@ _ADD = pa.struct(
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("tags", _STRINGS),
-        ("deletionVector", _VECTOR),
+        ("deletionVector", VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
         ("clusteringProvider", pa.string()),
@@ -283,72 +243,93 @@ _ADD = pa.struct(
 )
 
 
-def _checkpoint_head(schema: pa.Schema) -> pa.Table:
-    metadata = {**_METADATA, "configuration": [], "format": {"provider": "parquet", "options": []}}
-    return pa.Table.from_pylist([{"protocol": PROTOCOL}, {"metaData": metadata}], schema)
+_REMOVE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("extendedFileMetadata", pa.bool_()),
+        ("partitionValues", _STRINGS),
+        ("size", pa.int64()),
+        ("deletionVector", VECTOR),
+    ]
+)
+_TXN = pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])
 
 
-def _checkpoint_adds(schema: pa.Schema, files: Files) -> pa.Table:
-    count = len(files)
+def _actions(shape: Shape) -> dict[str, pa.StructType]:
+    """The columns of a checkpoint, in the order of its writer."""
+    known = {"protocol": _PROTOCOL, "metaData": _METADATA, "add": _ADD}
+    if shape != Shape.SPARK:
+        return known
+    stats = make_files(0, 1, 1, shape).schema.field("stats_parsed")
+    partition = pa.struct([("date", pa.date32())])
+    add = pa.struct([*_ADD, ("partitionValues_parsed", partition), stats])
+    head = {"txn": _TXN, "add": add, "remove": _REMOVE}
+    return {**head, "metaData": _METADATA, "protocol": _PROTOCOL}
+
+
+def _with_maps(actions: list[Tree]) -> list[Tree]:
+    """The same with maps as Arrow takes them."""
+    found: list[Tree] = json.loads(json.dumps(actions), object_hook=_map_members)
+    return found
+
+
+def _map_members(node: Tree) -> Tree:
+    maps = ("configuration", "options")
+    return {key: list(each.items()) if key in maps else each for key, each in node.items()}
+
+
+def _checkpoint_adds(schema: pa.Schema, files: pa.RecordBatch) -> pa.Table:
+    count = files.num_rows
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32))
+    dates = pa.repeat(pa.scalar("date"), count)
     known = {
-        "path": files.path,
-        "partitionValues": pa.MapArray.from_arrays(
-            pa.array(np.arange(count + 1, dtype=np.int32)),
-            pa.repeat(pa.scalar("date"), count),
-            files.date,
-        ),
-        "size": files.size,
-        "modificationTime": files.modification_time,
+        **dict(zip(files.schema.names, files.columns, strict=True)),
+        "partitionValues": pa.MapArray.from_arrays(offsets, dates, files["date"]),
+        "partitionValues_parsed": to_struct({"date": files["date"].cast(pa.date32())}),
         "dataChange": pa.repeat(pa.scalar(False), count),
-        "stats": files.stats,
     }
-    arrays = [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in _ADD]
-    adds = pa.StructArray.from_arrays(arrays, fields=list(_ADD))
-    return pa.table([pa.nulls(count, schema.field(i).type) for i in (0, 1)] + [adds], schema=schema)
+    fields = list(schema.field("add").type)
+    adds = pa.StructArray.from_arrays(
+        [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in fields],
+        fields=fields,
+    )
+    columns = [adds if f.name == "add" else pa.nulls(count, f.type) for f in schema]
+    return pa.table(columns, schema=schema)
 
 
 def write_json_table(
-    table: Path, num_commits: int, adds_per_commit: int, num_days: int = NUM_DAYS
+    table: Path,
+    num_commits: int,
+    adds_per_commit: int,
+    num_days: int = NUM_DAYS,
+    shape: Shape = Shape.PLAIN,
 ) -> None:
     """A table of commits that only add, without a checkpoint."""
     log = _log_folder(table)
     total = num_commits * adds_per_commit
     for version in range(num_commits):
         first = version * adds_per_commit
-        adds = _json_adds(first, adds_per_commit, total, num_days).to_pylist()
-        head = [commit_info(version, "WRITE"), *(_first_lines() if version == 0 else [])]
-        write_commit(log, version, head + adds)
+        adds = _json_adds(first, adds_per_commit, total, shape, num_days)
+        write_commit(log, version, [*_head(version, shape), *adds])
 
 
-def write_history_table(table: Path, num_commits: int) -> None:
+def write_history_table(table: Path, num_commits: int, shape: Shape) -> None:
     """Many small commits without a checkpoint: two files each, and every fifth replaces one."""
     log = _log_folder(table)
-    for version, lines in enumerate(_history_commits(num_commits)):
-        write_commit(log, version, lines)
-
-
-def _history_commits(num_commits: int) -> Iterator[list[str]]:
-    adds = _json_adds(0, 2 * num_commits, 2 * num_commits).to_pylist()
+    adds = _json_adds(0, 2 * num_commits, 2 * num_commits, shape)
     for version in range(num_commits):
-        mine = adds[2 * version : 2 * version + 2]
-        metrics = {"numFiles": "2", "numOutputRows": "45000", "numOutputBytes": "60000000"}
-        if version % 5 != 4:
-            parameters = {"mode": "Append", "partitionBy": '["date"]'}
-            info = commit_info(
-                version, "WRITE", operationParameters=parameters, operationMetrics=metrics
-            )
-            yield [info, *(_first_lines() if version == 0 else []), *mine]
-            continue
-        parameters = {"predicate": '["(t.id = s.id)"]', "matchedPredicates": "[]"}
-        metrics |= {"numTargetRowsUpdated": "12", "numTargetFilesRemoved": "1"}
-        info = commit_info(
-            version, "MERGE", operationParameters=parameters, operationMetrics=metrics
-        )
-        yield [info, remove_line(adds[2 * version - 1], version), *mine]
+        head = _head(version, shape)
+        if version % 5 == 4:
+            removed = remove_line(adds[2 * version - 1], version)
+            head = [commit_info(version, "MERGE", shape), removed]
+        write_commit(log, version, [*head, *adds[2 * version : 2 * version + 2]])
 
 
 def remove_line(add: str, version: int) -> str:
     file = json.loads(add)["add"]
-    kept = {key: file[key] for key in ("path", "partitionValues", "size")}
-    facts = {"deletionTimestamp": _START_MS + version * 60_000, "extendedFileMetadata": True}
+    names = ("path", "partitionValues", "size", "deletionVector")
+    kept = {key: file[key] for key in names if key in file}
+    facts = {"deletionTimestamp": START_MS + version * 60_000, "extendedFileMetadata": True}
     return json.dumps({"remove": {**kept, **facts, "dataChange": True}})

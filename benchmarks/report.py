@@ -8,25 +8,28 @@ from statistics import median
 
 from benchmarks.cases import Case
 from benchmarks.measure import Pair, Run
+from benchmarks.shapes import Shape
 
 _HEADINGS = (
-    *("case", "time", "goal", "memory", "goal", "processor"),
+    *("case", "shape", "time", "goal", "memory", "goal", "processor"),
     *("ours", "theirs", "ours", "theirs"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A case and its runs."""
+    """A case and its runs with a table of a shape."""
 
     case: Case
     pair: Pair
+    shape: Shape = Shape.PLAIN
 
     def cells(self) -> list[str]:
         """A row of the table."""
         pair, case = self.pair, self.case
         return [
             case.name,
+            self.shape,
             f"{pair.ratio(_wall):.2f}",
             _goal(case.time_goal),
             f"{pair.ratio(_peak):.2f}",
