@@ -14,7 +14,6 @@ from pyroaring import BitMap64
 
 from deltactl.errors import (
     DataFileError,
-    DeltactlError,
     FileMissingError,
     ObjectNotFoundError,
     UnsupportedFeatureError,
@@ -138,7 +137,7 @@ def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
         if path in error.message:
             raise
         raise type(error)(f"{path!r}: {error.message}", hint=error.hint) from error
-    except (DeltactlError, MemoryError):  # Arrow can raise a MemoryError
+    except MemoryError:  # that of Arrow is also an ArrowException
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # or a non-UTF-8 name
         detail = first_line(error, 300) or type(error).__name__

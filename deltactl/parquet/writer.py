@@ -248,8 +248,6 @@ class DataFileWriter:
     def _naming_file(self) -> Iterator[None]:
         try:
             yield
-        except DeltactlError:
-            raise
         except (pa.ArrowException, OSError) as error:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 

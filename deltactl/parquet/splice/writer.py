@@ -337,8 +337,6 @@ class SpliceWriter:
             if self._name in error.message:
                 raise
             raise VerificationError(f"{self._name}: {error.message}") from error
-        except DeltactlError:
-            raise
         except (pa.ArrowException, OSError, ThriftError) as error:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 
