@@ -72,6 +72,7 @@ def amend_footer(
         for index, chunk in enumerate(group.members(RowGroup.COLUMNS)):
             column = chunk.struct(ColumnChunk.META_DATA)
             if index in unbounded:
+                # The column index has bounds of pages, which exclude NaN too.
                 chunk.drop(_COLUMN_INDEX)
                 column.struct(ColumnMetaData.STATISTICS).drop(BOUNDS)
             if index in opaque:

@@ -69,6 +69,7 @@ class SchemaGroup:
         """
         found: dict[int, DataFileError] = {}
         joined = self._first.metadata if self._joined is None else self._joined
+        # The joined footer has chunks of all files, and is checked against one size.
         largest = max(footer.size_bytes for footer in (self._first, *footers))
         are_valid = _has_valid_chunks(joined, largest)
         for index in self.members:
@@ -166,6 +167,7 @@ def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
     except pa.ArrowNotImplementedError:
         pass  # a codec that this build of Arrow lacks: reported when rows are read
     except OSError:
+        # After a read, the error is that of the missing content; before it, that of the metadata.
         if not source.was_read:
             raise
 

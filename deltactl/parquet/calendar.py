@@ -60,6 +60,7 @@ def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool
     version = facts.get(_VERSION)
     if version is None:
         return False
+    # Spark compares versions as texts too.
     if physical_type == "INT96":
         return version < b"3.1.0" or _LEGACY_INT96 in facts
     return version < b"3.0.0" or _LEGACY_DATES in facts
@@ -73,6 +74,7 @@ def legacy_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]
     paths = [
         f"{leaf.path}."
         for leaf in leaves
+        # The types in which dates and timestamps are stored.
         if leaf.physical_type in ("INT32", "INT64", "INT96")
         and is_in_legacy_calendar(metadata, leaf.physical_type)
     ]
@@ -87,6 +89,7 @@ def has_ambiguous_datetimes(array: pa.Array) -> bool:
 
 def _has_ambiguous_values(leaf: pa.Array) -> bool:
     if pa.types.is_dictionary(leaf.type):
+        # It may have values of no row: a file can be refused needlessly, but none is missed.
         leaf = leaf.dictionary
     if pa.types.is_date32(leaf.type):
         return _is_below(leaf.view(pa.int32()), _FIRST_COMMON_DAY)

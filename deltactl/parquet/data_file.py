@@ -25,6 +25,7 @@ class DataFile:
 
 def iter_data_files(files: pa.Table) -> Iterator[DataFile]:
     """Yield each row of a table with ``ADD_SCHEMA`` columns as a :class:`DataFile`, in order."""
+    # So many rows are Python dictionaries at the same time.
     for batch in files.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
             yield DataFile(

@@ -95,6 +95,7 @@ class RowDigester:
         columns = {}
         for name, (_, factor), array in zip(self._names, self._keys, batch.columns, strict=True):
             hashes = hash_values(array, factor)
+            # Modulo 2^64, like all sums of NumPy here.
             columns[name] = int(np.add.reduce(hashes))
             first += hashes
             hashes *= factor
@@ -119,5 +120,6 @@ class Constants:
 
 def _sum(high: Hashes, low: Hashes) -> int:
     """Return the sum of numbers of 128 bits modulo 2^128."""
+    # In halves of 32 bits, because a sum of NumPy would lose what carries over to the high half.
     carried = (int((low >> np.uint64(32)).sum()) << 32) + int((low & _LOW_HALF).sum())
     return ((int(np.add.reduce(high)) << 64) + carried) % _MODULUS

@@ -31,6 +31,7 @@ _REPEATS: Final = 4
 
 _FASTEST_LEVEL: Final = 1
 _COMPRESSED_ROWS: Final = 8192
+# In a smaller file, the trial would take too large a part of the time.
 _WORTH_A_TRIAL: Final = 4 * _COMPRESSED_ROWS
 _NO_GAIN: Final = 1.002
 """The fastest level is used if its output is at most this many times as large."""
@@ -96,4 +97,5 @@ def _is_worth_it(leaves: Sequence[pa.Array], growth: float) -> bool:
     # problem).
     total = distinct if distinct < count // 2 else count * count / (2 * max(count - distinct, 1))
     width = values.nbytes / count
+    # Arrow gives up a dictionary that becomes larger.
     return bool(total * width <= DICTIONARY_PAGE_BYTES and total * _REPEATS <= count * growth)

@@ -27,6 +27,7 @@ class FactCollector:
         self._nulls = {
             leaf.path: 0
             for leaf in columns.leaves
+            # The rows may have only some columns: those that are encoded beside copied ones.
             if leaf.kind == "nested" and schema.get_field_index(leaf.path[0]) >= 0
         }
 

@@ -51,6 +51,7 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
     (pa.types.is_fixed_size_binary, "binary"),
     (pa.types.is_null, "void"),
 )
+# Spark reads both as strings.
 _TEXTS: Final = frozenset({"JSON", "ENUM"})
 
 
@@ -92,6 +93,7 @@ def _read_file_schema(schema: pq.ParquetSchema) -> FileSchema:
             fields.append(Field(member.name, reader.read(member.type, member.name)))
         except _UnusableTypeError as error:
             unusable.append((member.name, str(error)))
+            # The reader stopped inside of this column: continue at the next one.
             reader.position = start + sum(1 for _ in walk_leaves(member.type))
     unusable += _repeated(StructType(tuple(fields)), "")
     return FileSchema(StructType(tuple(fields)), tuple(unusable), tuple(reader.nanoseconds))
@@ -130,12 +132,14 @@ class _SchemaReader:
         if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
             raise _UnusableTypeError(f"type {kind.extension_name} is not a type of Delta")
         if isinstance(kind, pa.BaseExtensionType):
+            # In Delta, JSON is a string.
             kind = kind.storage_type
         if pa.types.is_struct(kind):
             return self._read_struct(kind, path)
         if pa.types.is_map(kind):
             key = self.read(kind.key_type, f"{path}.key")
             return MapType(key, self.read(kind.item_type, f"{path}.value"))
+        # Only Arrow's schema in the footer says so: in Parquet, it is a plain column.
         if pa.types.is_dictionary(kind):
             return self.read(kind.value_type, path)
         if pa.types.is_nested(kind):
@@ -158,6 +162,7 @@ class _SchemaReader:
         return StructType(tuple(Field(name, inner) for name, inner in members))
 
     def _read_leaf(self, kind: pa.DataType, leaf: pq.ColumnSchema, path: str) -> DeltaType:
+        # For Arrow, it has no time zone; for Spark, it is an instant.
         if leaf.physical_type == "INT96":
             return PrimitiveType("timestamp")
         if leaf.logical_type.type in _TEXTS:

@@ -59,6 +59,7 @@ def ensure_fixed_bounds(data: bytes, lengths: Mapping[int, int]) -> None:
 def _min_decimal_bytes(precision: int) -> int:
     """Return how many bytes every decimal of ``precision`` digits needs, with its sign."""
     limit: int = 10**precision
+    # A bit for the sign, and seven to round up to whole bytes.
     return (limit.bit_length() + 8) // 8
 
 

@@ -116,6 +116,7 @@ class StatsReader:
                 stored = schema.column(column.index).physical_type
                 self._leaves.append(_LeafChunks(leaf, column, stored, facts))
                 if is_time(column.type):
+                    # By physical type, because Spark has a rule of its own for INT96.
                     self._legacy[stored] = []
 
     def add(self, footer: pq.FileMetaData) -> None:
@@ -204,6 +205,7 @@ def _has_order(leaf: StatsLeaf, type_: pa.DataType, stored: str) -> bool:
     """Return whether bounds have a defined order, and the form that the leaf needs."""
     if pa.types.is_decimal(type_):
         return True
+    # The format defines no order for INT96. Other types of fixed length get no bounds in the log.
     is_text = stored == "BYTE_ARRAY"
     return stored not in ("INT96", "FIXED_LEN_BYTE_ARRAY") and is_text == (leaf.kind == "string")
 
@@ -217,6 +219,7 @@ def _merge(
     """Return one bound of each file from the bounds of its row groups."""
     merged = []
     for start, end in spans:
+        # Most files have one row group.
         if end - start == 1:
             merged.append(values[start] if held[start] else None)
             continue
@@ -237,6 +240,7 @@ def _comparable(values: list[Any], type_: pa.DataType) -> list[Any]:
         size = 1 << max(type_.bit_width, 32)
         return [None if raw is None else raw % size for raw in values]
     if pa.types.is_floating(type_):
+        # Some writers store NaN as a bound, which then says nothing about the other values.
         return [None if raw != raw else raw for raw in values]  # noqa: PLR0124 - NaN
     return values
 
@@ -249,7 +253,9 @@ def _scale(values: list[Any], type_: pa.DataType, *, upper: bool) -> list[Any]:
         return [None if v is None else Decimal(f"{v}e{-type_.scale}") for v in values]
     if not pa.types.is_timestamp(type_) or type_.unit == "us":
         return values
+    # In integers, because a float would lose digits.
     times, over = _TIME_UNITS[type_.unit]
+    # Rounded up and not down, so that no nanoseconds are above the bound.
     if upper:
         return [None if v is None else -(-v * times // over) for v in values]
     return [None if v is None else v * times // over for v in values]

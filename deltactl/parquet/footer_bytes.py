@@ -17,6 +17,7 @@ from deltactl.errors import DataFileError, first_line
 from deltactl.parquet.format import ENCRYPTED_MAGIC, END_BYTES, MAGIC
 from deltactl.storage.store import Store
 
+# Most footers are shorter, and are read with one request.
 TAIL_BYTES: Final = 64 << 10
 _SIGNATURE_BYTES: Final = 28  # after the plain footer of a file with encrypted columns
 

@@ -26,13 +26,14 @@ from deltactl.numpy_types import Array, Bytes, Hashes, Integers
 
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
+# Odd numbers with evenly mixed bits, as in SplitMix64, xxHash and PCG.
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _BASE: Final = np.uint64(0x5851F42D4C957F2D)
 _WORD: Final = 8
-# Longer strings are hashed one by one.
+# Each word of the longest string is a pass over the rows: longer strings are hashed one by one.
 _MOST_WORDS: Final = 128
 # For each length of a string (0 to 8 bytes), which bytes of a word belong to the string.
 _MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
@@ -85,6 +86,7 @@ def _words_of(array: pa.Array) -> Hashes:
         return _struct_words(array)
     if pa.types.is_map(kind):
         entries, offsets = _members(array)
+        # The sum has a factor for keys only, so that a key and its value cannot be exchanged.
         keys, items = hash_values(entries.field(0)), hash_values(entries.field(1))
         return _sum_sequences(finish(keys * _LENGTH + items), offsets)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -127,11 +129,13 @@ def _decimal_words(array: pa.Array) -> Hashes:
     halves = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
     words = halves[0::2].view(np.uint64).copy()
     if array.type.precision > _DIGITS_OF_A_WORD:
+        # Zero if the high half only repeats the sign: then the low half alone is the value.
         high = halves[1::2] ^ (halves[0::2] >> 63)
         words += finish(high.view(np.uint64))
     return words
 
 
+# Decimals of up to 18 digits fit into the low half.
 _DIGITS_OF_A_WORD: Final = 18
 
 
@@ -165,6 +169,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _members(array: pa.Array) -> tuple[pa.Array, Integers]:
     """Return the members of all lists or maps, and the offsets of each list among the members."""
     offsets = np.asarray(array.offsets).astype(np.int64)
+    # A slice of an array shares the members of all rows: leave out those of other rows.
     first = int(offsets[0])
     return array.values.slice(first, int(offsets[-1]) - first), offsets - first
 
@@ -211,12 +216,14 @@ def _sum_strings(offsets: Integers, data: Bytes) -> Hashes:
     """Return a word for each string in a buffer; ``offsets`` says where strings begin and end."""
     lengths = np.diff(offsets)
     shortest = int(lengths.min())
+    # A whole word is read even of a shorter string, and must not reach beyond the buffer.
     if shortest < _WORD and int(offsets[-1]) + _WORD > len(data):
         first = int(offsets[0])
         data = np.concatenate([data[first : int(offsets[-1])], np.zeros(_WORD, np.uint8)])
         offsets = offsets - first
     words = lengths.view(np.uint64) * _LENGTH
     counts = (lengths + (_WORD - 1)) >> 3  # empty strings and nulls have none: their sum is 0
+    # Always the same number of powers, so that they are computed once.
     powers = _powers(_MOST_WORDS + 1)
     # For each byte, the word that begins at this byte.
     view = np.ndarray((max(0, len(data) - _WORD + 1),), "<u8", data, 0, (1,))

@@ -52,10 +52,12 @@ def walk_arrays(array: pa.Array, path: FieldPath = ()) -> Iterator[tuple[FieldPa
         array = array.storage
     kind = array.type
     if pa.types.is_struct(kind):
+        # Unlike `field`, `flatten` makes members null where the struct is null.
         for member, values in zip(kind, array.flatten(), strict=True):
             yield from walk_arrays(values, (*path, member.name))
     elif pa.types.is_map(kind):
         start, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        # `values` has the entries of all rows, also of those outside of a slice.
         entries = array.values.slice(start, end - start)
         for name, values in zip(("key", "value"), entries.flatten(), strict=True):
             yield from walk_arrays(values, (*path, "key_value", name))

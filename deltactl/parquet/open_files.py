@@ -58,6 +58,7 @@ def open_in_turn(
         DataFileError: a file is missing, or its path is outside of the table directory.
     """
     for file in files:
+        # All paths are checked before the first file is read: small files are read together.
         ensure_readable_path(file.path)
     read_whole = [_is_small(file) and not leave(file) for file in files]
     contents = store.read_many(
@@ -75,6 +76,7 @@ def open_in_turn(
 
 
 def _is_small(file: DataFile) -> bool:
+    # 0 can mean that the log has no size.
     return 0 < file.size_bytes <= _READ_WHOLE_BYTES
 
 

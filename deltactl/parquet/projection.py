@@ -59,6 +59,7 @@ class FileFields:
     def by_id(self) -> Mapping[bytes, int]:
         """Return the index of each field by its Parquet field id, as a string."""
         ids = [(field.metadata or {}).get(PARQUET_FIELD_ID) for field in self._fields]
+        # Reversed, so that the first of several columns with one id counts.
         return {number: index for index, number in reversed([*enumerate(ids)]) if number}
 
 
@@ -166,6 +167,7 @@ def _convert_struct(
             children.append(convert(array.field(index), member.type, field.type, match))
     mask = array.is_null() if array.null_count else None
     if not children:
+        # Without children, from_arrays cannot know the number of rows.
         return pa.array([{}] * len(array), target, mask=mask)
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
@@ -183,6 +185,7 @@ def _convert_list(
     array: pa.Array, element: DeltaType, target: pa.ListType, match: Matcher
 ) -> pa.Array:
     if not pa.types.is_list(array.type):
+        # Arrow's schema in the footer can say that a list is large or has a fixed size.
         array = array.cast(pa.list_(array.type.value_field))
     values = convert(array.values, element, target.value_type, match)
     mask = array.is_null() if array.null_count else None
@@ -213,10 +216,12 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         micros = array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns")
         if (source.tz is None) == (target.tz is None):
             return micros.cast(target)
+        # The number stays the same. A cast would convert from or to a time zone.
         return micros.view(pa.int64()).view(target)
     if pa.types.is_dictionary(source):
         return cast_leaf(array.cast(source.value_type), target)
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
+        # Arrow converts integers only to decimals that have room for all integers of the type.
         return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[str(source)], 0)), target)
     if _loses(source, target):
         raise pa.ArrowInvalid(f"{source} cannot be widened to {target}")

@@ -80,6 +80,7 @@ class RowReader:
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
+        # The dataclass is frozen.
         object.__setattr__(self, "_fields", stored)
         target = arrow_schema(self.written or StructType(tuple(stored)), self.naming)
         object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
@@ -195,6 +196,7 @@ class RowReader:
             for batch in self._physical(parquet, file, groups, batch_rows, use_threads):
                 yield LiveBatch(batch, first_row, batch.num_rows)
                 first_row += batch.num_rows
+            # Deletion vectors count physical rows: after a missing one, they delete wrong rows.
             if first_row != expected:
                 raise DataFileError(
                     f"data file {file.path!r} has {first_row} rows, but its footer says {expected}"
@@ -211,6 +213,7 @@ class RowReader:
         """Yield all rows of these row groups, also deleted rows, in the columns of the reader."""
         constants = self._constants(file)
         sources = self._find_sources(parquet.schema_arrow, constants.keys(), file.path)
+        # The rows have no column to read, so the footer gives their number.
         if not sources.chosen:
             footer = parquet.metadata
             chosen_groups = range(footer.num_row_groups) if groups is None else groups
@@ -246,12 +249,14 @@ class RowReader:
             None if i in constants or is_void(f.type) else matcher.find(f, present)
             for i, f in enumerate(self._fields)
         ]
+        # For partition columns alone, no ids are needed.
         if len(constants) < len(self._fields):
             ensure_field_ids(matcher, schema, path)
         names = [None if index is None else present.names[index] for index in found]
         extra = [e.name for e in self.extra if e.name in present.by_name]
         chosen = list(dict.fromkeys([*(name for name in names if name is not None), *extra]))
         sources = _Sources(names, chosen, self._is_flat and chosen == self.schema.names)
+        # One list for good: the dataclass is frozen, and threads may share the reader.
         self._latest[:] = [(schema, sources)]
         return sources
 
@@ -314,6 +319,7 @@ class RowReader:
                 for i, f in enumerate(self.schema)
             ]
             if not arrays:
+                # from_arrays cannot make rows without columns.
                 rows_only = pa.array([{}] * rows, pa.struct([]))
                 yield pa.RecordBatch.from_struct_array(rows_only)
                 continue

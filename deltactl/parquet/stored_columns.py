@@ -104,6 +104,7 @@ def _read_shape(
 
     The path of each leaf is added to ``leaves``, and whether it is repeated to ``repeated``.
     """
+    # A hostile schema could otherwise exceed Python's limit of recursion.
     if len(parent) >= _MAX_DEPTH:
         raise ThriftError(f"the schema nests deeper than {_MAX_DEPTH} levels")
     element = _next(elements)
@@ -129,6 +130,7 @@ def _annotation(element: ThriftStruct, kind: int | None) -> Annotation:
     """Return the logical type. The old and the new form of a type give the same result."""
     logical = element.get(SchemaElement.LOGICAL_TYPE)
     if isinstance(logical, ThriftStruct) and logical.fields:
+        # A union has one field.
         number, _, value = logical.fields[0]
         found = (number, *_parameters(number, value))
     else:

@@ -175,9 +175,11 @@ class DataFileWriter:
             self._finish_parquet()
             before_sync()
             self._sink.close()
+            # From the store, not from Arrow's writer: what counts is what was stored.
             with self._store.open_input(self._name) as source:
                 size_bytes = int(source.size())
                 metadata = pq.read_metadata(source)
+        # The null counts below read its schema.
         count_footer(metadata)
         if metadata.num_rows != self._num_rows:
             raise DataFileError(
@@ -229,11 +231,14 @@ class DataFileWriter:
 
     def _finish_parquet(self) -> None:
         """Write the footer, without metadata that make readers return wrong results."""
+        # What Arrow writes on close is held back, because the footer in it may be amended.
         self._held.hold()
+        # Without rows, there is no writer yet.
         self._open_writer(self._schema.empty_table()).close()
         tail = self._held.release()
         unbounded, opaque = self._facts.nan_columns, self._facts.negative_zero_columns
         variants = self._options.variants
+        # Otherwise Arrow's footer stays as it is.
         if unbounded or opaque or variants:
             tail = amend_footer(tail, unbounded=unbounded, opaque=opaque, variants=variants)
         self._sink.write(tail)

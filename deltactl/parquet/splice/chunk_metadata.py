@@ -69,9 +69,11 @@ def place_copy(
     indexes = leaf.indexes
     column = tree.struct(ColumnChunk.META_DATA)
     strip_bounds(source, column)
+    # The column index has bounds too.
     if not source.has_orders:
         indexes = Indexes(None, indexes.offset_index, indexes.bloom_filter)
     if facts is not None and leaf.path in _encoded(facts.nan_paths):
+        # A copy, because the footer of the source has the same struct.
         statistics = ThriftStruct(list(column.struct(ColumnMetaData.STATISTICS).fields))
         statistics.drop(BOUNDS)
         column.set(ColumnMetaData.STATISTICS, Kind.STRUCT, statistics)
@@ -118,6 +120,7 @@ def map_sorting(
     found = []
     for column in group.sorting:
         number = column.integer(SortingColumn.COLUMN_INDEX)
+        # Later columns are sorted only among rows with equal values of this one.
         if number is None or not 0 <= number < len(paths) or paths[number] not in indexes:
             break
         moved = ThriftStruct(list(column.fields))

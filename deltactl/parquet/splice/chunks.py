@@ -19,6 +19,7 @@ from deltactl.parquet.format import (
 from deltactl.parquet.splice.pages import Read
 from deltactl.parquet.thrift import CompactReader, Kind, ThriftError, ThriftStruct, decode, encode
 
+# More than the header of a Bloom filter needs.
 _BLOOM_HEADER_BYTES: Final = 64
 _NO_INDEXES: Final = frozenset({
     ColumnChunk.OFFSET_INDEX_OFFSET, ColumnChunk.OFFSET_INDEX_LENGTH,
@@ -139,6 +140,7 @@ def relocate(chunk: ThriftStruct, shift: int) -> ThriftStruct:
         ColumnMetaData.DICTIONARY_PAGE_OFFSET,
     ):
         offset = column.integer(number)
+        # Some writers store 0 for a page that does not exist.
         if offset:
             column.set(number, Kind.I64, offset + shift)
     # This field is deprecated: 0 says that the metadata are in the footer only.

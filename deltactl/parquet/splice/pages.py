@@ -119,6 +119,7 @@ def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, byt
         try:
             header = _parse_header(reader)
         except ThriftError:
+            # If there were fewer bytes than wanted, there are no more to read.
             if len(data) < wanted or wanted >= _MAX_HEADER_BYTES:
                 raise
             wanted *= 16

@@ -65,6 +65,7 @@ def divide_columns(table: pa.Table, cores: int) -> list[pa.Table]:
     if cores == 1:
         return [table]
     ends = list(accumulate(column.nbytes for column in table.columns))
+    # Not zero, even if no column has bytes.
     share = ends[-1] // (cores * _PARTS_PER_CORE) + 1
     numbers = range(table.num_columns)
     parts = groupby(numbers, key=lambda number: (ends[number] - 1) // share)

@@ -237,10 +237,12 @@ def prepare_leaves(
     ranges = [range_ for chunk in chunks for range_ in index_ranges(chunk)]
     if any(start + length > source.size_bytes for start, length in ranges):
         raise DataFileError(f"{source.name!r} has an index that lies beyond the end of the file")
+    # One call for all indexes: on an object store, each call is at least one request.
     found = dict(zip(ranges, read_ranges(ranges) if ranges else (), strict=True))
 
     def read(offset: int, length: int) -> bytes:
         data = found.get((offset, length))
+        # A Bloom filter of older writers is not among them: only its header has its length.
         return read_ranges([(offset, length)])[0] if data is None else data
 
     try:

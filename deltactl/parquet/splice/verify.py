@@ -18,8 +18,10 @@ from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.errors import mapped_errors
 from deltactl.storage.store import Store
 
+# On an object store, each one can be a request (ADR 22).
 _SAMPLED_HEADERS: Final = 8
 _SAMPLE_BYTES: Final = 16 << 10
+# So many bytes of both files are in memory.
 _COMPARED_BYTES: Final = 1 << 20
 
 
@@ -143,6 +145,7 @@ def read_end_and_sample(
     """
     spans = [chunk_span(chunk.tree) for chunks in written for chunk in chunks]
     spans = [span for span in spans if span.length]
+    # Every n-th, rounded up: at most that many.
     sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
     tail = min(TAIL_BYTES, size_bytes)
     end, *starts = store.read_ranges(

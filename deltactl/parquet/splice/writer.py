@@ -129,6 +129,7 @@ class SpliceWriter:
         if self._is_done:
             return
         self._pending.take()
+        # `close` may have completed the file before the verification failed: delete it then, too.
         self._out.discard()
         with suppress(DeltactlError):
             self._store.delete_many([self._name])
@@ -182,6 +183,7 @@ class SpliceWriter:
         with self._naming_file():
             self._flush()
             if not self._groups:
+                # A file without rows begins with the magic too.
                 self._begin(None)
             self._write_indexes()
             footer = self._write_footer()
@@ -229,6 +231,7 @@ class SpliceWriter:
         """
         if self._out.tell():
             return span
+        # Written alone, these four bytes are too few for a part of an upload: S3 wants 5 MiB.
         if span is not None and span.start == len(MAGIC):
             return Span(0, span.length + len(MAGIC))
         self._out.write(MAGIC)
@@ -243,6 +246,7 @@ class SpliceWriter:
         cores = self._count_cores()
         parts = divide_columns(table, cores)
         encoded = each_in_parallel(self._encode, parts, at_once=cores)
+        # After an error, no further part is encoded.
         with self._naming_file(), closing(encoded):
             leaves: dict[LeafPath, PlacedChunk] = {}
             for part, segment in zip(parts, encoded, strict=True):
@@ -285,6 +289,7 @@ class SpliceWriter:
             self._out.copy(source.name, whole.start, whole.length)
             self._ranges.append(CopiedRange(position, Origin(source.name, whole)))
             shift = position - whole.start
+            # `<=`, because an empty chunk may begin where its run ends.
             shifts |= {s.start: shift for s in spans if run.start <= s.start <= run.end}
         return shifts
 
@@ -345,6 +350,7 @@ def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
     """Return the footer of a file without rows: the schema as Arrow writes it, and more columns."""
     buffer, undecoded = io.BytesIO(), options.undecoded
     writer = new_parquet(buffer, schema, options, [], None)
+    # Arrow's writer knows only the columns that are decoded.
     if any(map(holds_times, undecoded)):
         writer.add_key_value_metadata(PROLEPTIC_CALENDAR)
     writer.close()
@@ -354,9 +360,11 @@ def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
     elements, orders = (
         footer.members(n) for n in (FileMetaData.SCHEMA, FileMetaData.COLUMN_ORDERS)
     )
+    # Arrow counted only the columns that it knows.
     elements[0].set(SchemaElement.NUM_CHILDREN, Kind.I32, len(schema) + len(undecoded))
     for column in undecoded:
         elements += column.elements
+        # Chunks with bounds in another order are not copied: see `copy_conditions`.
         orders += [_TYPE_ORDER] * len(column.leaves)
     return footer
 
