@@ -261,12 +261,14 @@ def service_code(error: BaseException | None) -> str:
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
     code = found or getattr(error, "error_code", None) or ""
+    # The codes of Azure are members of an enumeration.
     return str(getattr(code, "value", code))
 
 
 def _http_status(error: BaseException) -> int | None:
     metadata = _response(error).get("ResponseMetadata")
     found = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
+    # The names in errors of Azure, aiohttp and gcsfs.
     found += [getattr(error, name, None) for name in ("status_code", "status", "code")]
     numbers = (str(value) for value in found if not isinstance(value, bool))
     return next((int(number) for number in numbers if number.isdigit()), None)

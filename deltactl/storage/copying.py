@@ -150,6 +150,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
     try:
         return CopiedFile(file.size_bytes, "stream", compare_facts(copy, before, after))
     except StorageError:
+        # The copy differs from the file, so nobody may find it under this name.
         target.delete_many([file.target_path])
         raise
 

@@ -165,6 +165,7 @@ class DynamoDbEntries:
             raise map_error(error, verb, name, where, self._secrets, access=access) from error
 
     def _connect(self) -> Any:
+        # s3fs brings botocore, but not boto3.
         from botocore.config import Config
         from botocore.session import Session
 

@@ -106,6 +106,7 @@ def _reason(kind: type[StorageError], error: Exception, access: Access | None) -
     refused = _REFUSAL_BY_ENTRA.search(text)
     text = text.removeprefix("unable to connect to account for ")  # of a connection string
     return (
+        # The text of an OSError would repeat the name, which the message has.
         (error.strerror if isinstance(error, OSError) else None)
         or (refused[0] if refused else "")
         or _DETAILS.split(text)[0].strip()

@@ -27,6 +27,7 @@ def each_in_parallel(
     """
     rest = iter(items)
     first = list(islice(rest, 2))
+    # No threads for one item.
     if len(first) <= 1:
         yield from map(work, first)
         return
@@ -40,6 +41,7 @@ def each_in_parallel(
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            # After an error, or if the caller stops: no further request is sent.
             for future in waiting:
                 future.cancel()
 
@@ -51,6 +53,7 @@ def pages_in_parallel(pages_of: Callable[[A], Iterator[R]], items: Iterable[A]) 
     """
     rest = iter(items)
     first = list(islice(rest, 2))
+    # No threads for one item.
     if len(first) <= 1:
         yield from chain.from_iterable(map(pages_of, first))
         return

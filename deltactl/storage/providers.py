@@ -159,6 +159,7 @@ PROVIDERS: Final[dict[str, Provider]] = {
 
 def other_provider(scheme: str) -> Provider:
     """Return a row for a scheme that only fsspec knows."""
+    # Any variable counts: it is not known which ones the file system reads.
     return Provider(
         package="", oldest="", schemes=(scheme,), module="others", variables=("",), reads_only=True
     )

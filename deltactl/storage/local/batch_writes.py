@@ -62,6 +62,7 @@ def create_batch(
             with mapped_errors("write", name, where):
                 path = place(name)
                 hidden = temp_path(os.path.dirname(path))
+                # Before the write, so that it is removed even if the write fails in the middle.
                 staged.append((hidden, path, name))
                 write(hidden)
         names = {hidden: name for hidden, _, name in staged}

@@ -123,6 +123,7 @@ def _refusal(path: str) -> StorageError:
 
 def _find_exclusive_rename() -> Callable[[str, str], None] | None:
     """Return this system's function for a rename that fails if the target exists, or ``None``."""
+    # Python's os module offers neither of the two calls.
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":  # pragma: no cover
         function = getattr(library, "renamex_np", None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TEMP_PREFIX: Final = ".deltactl-"
 TEMP_SUFFIX: Final = ".tmp"
 _TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.escape(TEMP_SUFFIX)}")
+# The default of Python, 8 KiB, would need many more calls of the kernel.
 _BUFFER_BYTES: Final = 1 << 20
 _EARLY_BYTES: Final = 16 << 20  # so that the flush at the end has little left to write
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC

@@ -90,6 +90,7 @@ class LocalPaths:
         if directory not in directories:
             directories[directory] = os.path.realpath(directory)
         real = os.path.join(directories[directory], last)
+        # Only the last part can still be a link.
         if os.path.islink(real):
             real = os.path.realpath(real)
         if real == self.root:

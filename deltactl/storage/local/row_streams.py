@@ -23,6 +23,7 @@ def decode_rows(
     data: bytes | pa.Buffer, fields: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a stream, with given columns or all."""
+    # For Arrow, an empty list means all fields.
     options = pa.ipc.IpcReadOptions(included_fields=fields or [])
     with pa.ipc.open_stream(pa.py_buffer(data), options=options) as stream:
         yield from stream

@@ -240,6 +240,7 @@ class LocalStore:
         with mapped_errors("write", name, self._uri):
             directory = os.path.dirname(path)
             if self._paths.make_parents(path):
+                # The new directories must survive a power failure, too.
                 self._sync_upwards(os.path.dirname(directory), set())
             temporary = temp_path(directory)
             try:

@@ -22,6 +22,7 @@ def uri_to_path(uri: str) -> str:
     Raises:
         StorageError: the URI has another host, or no absolute path.
     """
+    # The names of a local file system need not be UTF-8.
     return os.fsdecode(unquote_to_bytes(strip_file_scheme(uri).encode("utf-8", "surrogateescape")))
 
 

@@ -72,6 +72,7 @@ def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
         target = open_new(path)
         try:
             done = copy_range(source, target, 0, copy.size_bytes)
+            # The source may have become shorter meanwhile.
             ensure_size(done, copy, copy.source_path)
             begin_sync(target)
         finally:

@@ -56,6 +56,7 @@ _sent = Requests()
 
 def requests_sent() -> Requests:
     """Return the requests that this process sent so far."""
+    # Without the lock: the object never changes, it is only replaced.
     return _sent
 
 

@@ -99,6 +99,7 @@ class Pacer:
             now = self._now()
             if now < self._ignore_until:
                 return
+            # If there was no limit, the rate is what was sent in the last second.
             seen = len(self._sent) / _WINDOW_SECONDS
             self._refused_at = seen if self._rate is None else min(self._rate, max(seen, 1.0))
             self._rate = max(_LOWEST_RATE, self._refused_at * _CUT)

@@ -68,6 +68,7 @@ def _split_azure_uri(uri: str) -> tuple[str | None, str, str]:
 
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
+    # Now, so that the lines below see the options in fsspec's own files.
     settings = apply_config(AzureBlobFileSystem, settings)
     account = _split_azure_uri(uri)[0]
     if account is not None:
@@ -117,6 +118,7 @@ class VendedSas(AzureSasCredential):
 class AzureService(ObjectService):
     """Requests that use an ``adlfs.AzureBlobFileSystem``; a key is ``container/name``."""
 
+    # The most that one request may have, as in the other services.
     delete_batch: int = 256
     old_versions_term = "previous versions, snapshots and soft-deleted blobs"
 
@@ -355,6 +357,7 @@ class _Blocks:
         self._names: list[str] = []
 
     def add(self, data: bytes) -> None:
+        # All blocks of a blob must have names of the same length.
         name = uuid.uuid4().hex
         self._ask(lambda: self._blob.stage_block(name, data, length=len(data)))
         self._names.append(name)

@@ -50,6 +50,7 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
     rate = parse_rate(settings.pop(RATE_OPTION, None))
     # The key contains the process, because a forked process must not share its parent's event loop.
     place = uri.partition("://")[2].partition("/")[0]
+    # As texts, because a nested value has no hash.
     shown = sorted((name, repr(value)) for name, value in settings.items())
     scheme = uri.partition("://")[0]
     vended = options if isinstance(options, VendedOptions) and options.covers(uri) else None
@@ -60,6 +61,7 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
     # Of an address of another kind, only fsspec knows the place.
     key = (*opened_with, uri if provider.reads_only else place, rate)
     with _lock:
+        # With the lock held: two threads must not connect twice to one place.
         if key not in _services:
             try:
                 module = import_module(f"deltactl.storage.objects.{provider.module}")

@@ -97,6 +97,7 @@ class ListedCopies:
         self._copies.pop(name, None)
 
     def _shrink(self) -> None:
+        # The newest stays: it was requested just now.
         while len(self._copies) > 1 and self._size_bytes() > _MOST_BYTES:
             self._copies.popitem(last=False)
 

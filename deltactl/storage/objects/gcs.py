@@ -43,12 +43,14 @@ _PAGE_NAMES = 1000  # the most that a request may ask for
 class GcsFiles(GCSFileSystem):  # type: ignore[misc]
     """gcsfs without retries: only `RetryPolicy` retries, and never a conditional put."""
 
+    # The methods without the decorator that retries.
     _request = GCSFileSystem._request.__wrapped__
     _get_file_request = GCSFileSystem._get_file_request.__wrapped__
 
 
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
+    # Now, so that the lines below see the options in fsspec's own files.
     settings = apply_config(GcsFiles, settings)
     vended = take_vended(settings, "token")
     if vended is not None:
@@ -94,6 +96,7 @@ class VendedToken(Credentials):
 class GcsService(ObjectService):
     """Requests that use a ``gcsfs.core.GCSFileSystem``."""
 
+    # The most that one request may have.
     delete_batch: int = 100
     old_versions_term = "noncurrent and soft-deleted objects"
 
@@ -215,6 +218,7 @@ class GcsService(ObjectService):
         bucket, _, name = key.partition("/")
         kept = [int(id_) for old, id_ in self._noncurrent(bucket, name) if old["name"] == key]
         if kept and not dry_run:
+            # Generations increase, so the greatest is the newest.
             self._copy(key, key, {"sourceGeneration": str(max(kept)), "ifGenerationMatch": "0"})
         return bool(kept)
 

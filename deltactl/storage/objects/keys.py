@@ -97,6 +97,7 @@ class ObjectKeys:
         """Return the normal form of a name; ``None`` for a name outside of the table."""
         key = self.readable(name) if is_absolute_name(name) else self._base + name
         directory, slash, rest = key.partition("/")
+        # Without the bucket, so that `..` does not lead to another one.
         key = directory + slash + posixpath.normpath(rest) if rest else key.rstrip("/")
         if key == self.root:
             return ""

@@ -77,6 +77,7 @@ class RangedFile(io.RawIOBase):
         if len(window) != length:
             raise EOFError(f"got {len(window)} of {length} bytes at {start}")
         self._ahead = min(2 * self._ahead, _LARGEST_WINDOW_BYTES)
+        # It is not kept: it needs more memory than a window may have.
         if length > _LARGEST_WINDOW_BYTES:
             return window[: end - start]
         self._windows = [*self._windows[1 - _WINDOWS :], (start, window)]

@@ -20,6 +20,7 @@ def connect_settings(file_system: Any, uri: str, settings: dict[str, Any]) -> di
     found: dict[str, Any] = file_system._get_kwargs_from_urls(uri)
     arguments = {**found, **settings, "skip_instance_cache": True}
     if "port" in arguments:
+        # A storage option is a string.
         arguments["port"] = int(arguments["port"])
     return arguments
 

@@ -58,6 +58,7 @@ class S3Files(S3FileSystem):  # type: ignore[misc]
 
 def connect(uri: str, settings: dict[str, Any], traffic: Traffic) -> ObjectService:
     """Connect with options of the library; see ``Provider.module``."""
+    # Now, so that the lines below see the options in fsspec's own files.
     settings = apply_config(S3Files, settings)
     vended = take_vended(settings, "key", "secret", "token", "anon", "profile")
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
@@ -100,6 +101,7 @@ class S3Service(ObjectService):
     Source: Amazon S3 API reference, GetObject, ListObjectsV2 and DeleteObjects.
     """
 
+    # The most that one request may have.
     delete_batch: int = 1000
     copies_ranges: bool = True
     keeps_parts: bool = True
@@ -391,6 +393,7 @@ class S3Service(ObjectService):
             hiding = [marker for marker in markers if marker["IsLatest"]]
             if not kept or not hiding or dry_run:
                 return bool(kept)
+            # There can be another marker below it, so look again after this.
             marker = hiding[0]["VersionId"]
             self.call("delete_object", Bucket=bucket, Key=name, VersionId=marker)
 

@@ -47,6 +47,7 @@ class SftpService(RenamingService):
         try:
             self._fs.ftp.rename(old, new)
         except OSError as error:
+            # The protocol has one error for many causes.
             if self.stat(new) is not None:
                 raise FileExistsError(new) from error
             raise

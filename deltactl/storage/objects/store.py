@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 # If at most this many bytes are between two ranges, it is cheaper to read them than to send another
 # request.
 _LARGEST_GAP_BYTES: Final = 256 << 10
+# Ranges are not merged beyond this: several requests run at the same time.
 _LARGEST_RANGE_BYTES: Final = 32 << 20
 
 

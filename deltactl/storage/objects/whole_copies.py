@@ -64,6 +64,7 @@ class WholeCopies:
         try:
             return CopiedFile(copy.size_bytes, "server", compare_facts(copy, before, after))
         except StorageError:
+            # The copy differs from the object, so nobody may find it under this name.
             self._service.delete([target])
             raise
 
