@@ -36,4 +36,5 @@ def read_ahead(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
                 pending.append(pool.submit(next, iterator, None))
             yield batch
     finally:
+        # Also if the caller does not take all batches.
         pool.shutdown(cancel_futures=True)

@@ -36,6 +36,7 @@ def _lacking(struct: StructType, present: FileFields, matcher: Matcher) -> Itera
         index = matcher.find(field, present)
         if index is not None:
             yield from _lacking_inside(field.type, present.type_of(index), matcher)
+        # The default can be that of a field inside of a struct that the file lacks.
         elif has_defaults(StructType((field,))):
             yield field.name
 

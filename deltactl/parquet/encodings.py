@@ -49,6 +49,7 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
             for path, leaf in walk_arrays(column, (field.name,)):
                 samples.setdefault(path, []).append(leaf)
     sampled_rows = min(table.num_rows, _SAMPLES * _SAMPLE_ROWS)
+    # In all rows, a value occurs about this many times as often as in the sample.
     growth = table.num_rows / max(sampled_rows, 1)
     chosen: dict[str, bool] = {}
     for path, leaves in samples.items():

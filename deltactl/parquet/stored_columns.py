@@ -102,7 +102,7 @@ def _read_shape(
 ) -> tuple[Any, ...]:
     """Return the shape of the next element, with the shapes of the elements below it.
 
-    The path of each leaf is added to ``leaves``, and whether it is repeated to ``repeated``.
+    The path of each leaf is added to ``leaves``, with whether a row can have several values.
     """
     # A hostile schema could otherwise exceed Python's limit of recursion.
     if len(parent) >= _MAX_DEPTH:

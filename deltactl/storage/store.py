@@ -340,8 +340,7 @@ class Store(Protocol):
         the same check.
 
         Raises:
-            SafetyError: the store does not support put-if-absent, or not for all writers of this
-                table.
+            SafetyError: the store does not support put-if-absent.
         """
         ...
 

@@ -78,7 +78,7 @@ class StatsDigest:
         shared = self.found.keys() & other.found.keys()
         differing = sorted(
             name
-            # If these numbers differ, one side lacks statistics, which harms no reader.
+            # With another number of values, one side lacks some, which harms no reader.
             for name in shared
             if self.found[name][0] == other.found[name][0] and self.found[name] != other.found[name]
         )
@@ -100,6 +100,7 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
         for path, leaf in walk_arrays(parsed):
             name, values = ".".join(path), _normalise(leaf)
             there = pc.is_valid(values)
+            # With the key of the file, so that a value of another file gives another hash.
             texts = pc.binary_join_element_wise(keys.filter(there), values.filter(there), "\0")
             count, total = found.get(name, (0, 0))
             found[name] = (count + len(texts), add_sums(total, sum_of_hashes(texts)))

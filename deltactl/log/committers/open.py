@@ -1,4 +1,4 @@
-"""Choose how commits of a table are decided: by put-if-absent, or with DynamoDB."""
+"""Choose how commits of a table are decided: by put-if-absent, DynamoDB or a catalog."""
 
 from __future__ import annotations
 

@@ -344,6 +344,7 @@ def _refuse_truncated(name: str, data: bytes) -> None:
     whole = data.rstrip()
     if not whole:
         raise CorruptLogError(f"{name} is empty: the write was truncated, or the content was lost")
+    # An incomplete write ends in the middle of its last line.
     line = whole[whole.rfind(b"\n") + 1 :]
     try:
         is_object = isinstance(parse_json_line(line), dict)

@@ -24,7 +24,8 @@ class CommitBase:
 
     ``version`` is -1 for a table that does not exist yet. ``commit_file`` is the latest commit that
     is known to exist; after a log cleanup it is ``None``. It may have been published since then.
-    ``dated_ms`` is the time of this file, by the clock of the store; 0 if it is not known.
+    ``dated_ms`` is the time of this file, by the clock of the store; 0 if it is not known. After a
+    commit of this run, it is still that of an earlier file.
     """
 
     version: int

@@ -109,6 +109,7 @@ def open_to_read(path: str) -> int:
 
 def sync_file(path: str) -> None:
     """Sync the content of a file that ``write_new`` wrote with ``durable=False``."""
+    # Opened again, because a process cannot keep thousands of files open (ADR 19).
     descriptor = os.open(path, _READ)
     try:
         os.fsync(descriptor)

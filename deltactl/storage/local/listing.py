@@ -56,7 +56,7 @@ def list_directories(directory: str) -> list[str]:
 
 
 def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
-    """Yield batches of names of all files below ``directory``; links are not followed.
+    """Yield batches of names of files below ``directory``; links to directories are not followed.
 
     A directory that is deleted during the listing is no error.
 

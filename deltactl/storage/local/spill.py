@@ -180,6 +180,7 @@ class Spill:
         except OSError as error:
             raise self._failure("write", error) from error
         finally:
+            # First, because the threads that wait will use this memory.
             leaving.clear()
             with self._lock:
                 self._leaving_bytes = 0

@@ -54,6 +54,7 @@ class RetryPolicy:
                 self._has_answered = True
                 return result
             self.pause(failures)
+        # The last attempt: its error is raised.
         return request()
 
     def pause(self, failures: int) -> None:
