@@ -23,6 +23,7 @@ from deltactl.units import format_count, format_timestamp
 
 _DELETE: Final = "DELETE FROM delta.`{path}` WHERE {predicate}"
 _PURGE: Final = "deltactl optimize {} --purge"
+_REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
 _VACUUM: Final = "deltactl vacuum {}"
 _VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
@@ -44,6 +45,12 @@ class Where(StrEnum):
         return place
 
     LIVE = "live rows", "the latest version", _DELETE, _PURGE, _VACUUM
+    STORED = (
+        "stored partition columns",
+        "live files, beside other values in the log: sort them by any data column",
+        _REWRITE,
+        _VACUUM,
+    )
     HIDDEN = "rows that deletion vectors hide", "files of the latest version", _PURGE, _VACUUM
     OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
@@ -67,7 +74,7 @@ TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
-_STEPS: Final = (_DELETE, _PURGE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
+_STEPS: Final = (_DELETE, _PURGE, _REWRITE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
 """In the order in which to take them; of several vacuums, the last one does what all do."""
 
 _ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, SearchIncompleteError)

@@ -13,12 +13,14 @@ from functools import reduce
 from itertools import groupby, product
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError, DataFileError, DeltactlError
+from deltactl.numpy_types import Integers
 from deltactl.operations.erased.found import Searched
 from deltactl.operations.erased.report import NoColumnError, Where
 from deltactl.operations.erased.schemas import Variant
@@ -59,10 +61,11 @@ class RowSearch:
         with _OPENER.open(self._store, file, source) as parquet:
             deleted = self._read_vector(row, file, searched)
             opened = _File(parquet, file, known, is_named, deleted, searched)
-            counts = [opened.count_first(pairs) for pairs in self._places]
-        sums = map(sum, zip(*counts, strict=True))
+            counts = np.sum([opened.count_first(pairs) for pairs in self._places], axis=0)
         searched.counts["files_skipped"] += not searched.counts["rows"]
-        for place, count in zip((row["place"], Where.HIDDEN), sums, strict=True):
+        is_live = row["place"] == Where.LIVE
+        places = row["place"], Where.STORED if is_live else row["place"], Where.HIDDEN
+        for place, count in zip(places, counts.tolist(), strict=True):
             if count:
                 searched.add(place, file.path, rows=count, until_ms=row["until_ms"])
 
@@ -115,7 +118,7 @@ class _File:
     deleted: BitMap64 | None
     searched: Searched
 
-    def count_first(self, pairs: Sequence[tuple[Variant, RowReader]]) -> tuple[int, int]:
+    def count_first(self, pairs: Sequence[tuple[Variant, RowReader]]) -> Integers:
         """Count by the first variant whose types the columns of the file have."""
         try:
             return self._count(*pairs[0])
@@ -124,8 +127,8 @@ class _File:
                 raise
             return self.count_first(pairs[1:])
 
-    def _count(self, variant: Variant, reader: RowReader) -> tuple[int, int]:
-        """Return how many rows match that are live, and that are hidden."""
+    def _count(self, variant: Variant, reader: RowReader) -> Integers:
+        """Return how many rows match by the log, only by what the file stores, and are hidden."""
         schema = self.parquet.schema_arrow
         sources = reader.find_columns(schema, self.file.path)
         fields = variant.fields.items()
@@ -143,16 +146,18 @@ class _File:
         leaves = {name: every.get((it,)) for name, it in stored.items()}
         groups = _choose_groups(self.parquet, variant, leaves, constants)
         self.searched.counts["groups_skipped"] += self.parquet.num_row_groups - len(groups)
-        rows = hidden = 0
+        counts = np.zeros(3, np.int64)
         for _, run in groupby(enumerate(groups), lambda pair: pair[1] - pair[0]):
             for batch in reader.read_groups(self.parquet, self.file, None, [it for _, it in run]):
-                mask = _find_rows(batch, variant, stored, constants)
-                self.searched.counts["rows"] += len(mask)
-                rows += mask.true_count
-                if self.deleted is not None:
-                    gone = pc.invert(live_mask(self.deleted, batch.first_row, len(mask)))
-                    hidden += pc.and_(mask, gone).true_count
-        return rows - hidden, hidden
+                logged, either = _find_rows(batch, variant, stored, constants)
+                live: Any = self.deleted is None or live_mask(
+                    self.deleted, batch.first_row, batch.num_physical_rows
+                )
+                only_stored = pc.and_not(either, logged)
+                masks = pc.and_(logged, live), pc.and_(only_stored, live), pc.and_not(either, live)
+                counts += [it.true_count for it in masks]
+                self.searched.counts["rows"] += batch.num_physical_rows
+        return counts
 
     def _constants(
         self, variant: Variant, stored: Container[str]
@@ -180,8 +185,8 @@ def _find_rows(
     variant: Variant,
     stored: Container[str],
     constants: Mapping[str, pa.Scalar],
-) -> pa.Array:
-    """Return which rows match with some choice of the values that columns have."""
+) -> tuple[pa.Array, pa.Array]:
+    """Return which rows match with the values in the log, and with any of those that they have."""
     count, values = batch.num_physical_rows, dict[str, list[pa.Array]]()
     for name, path in variant.fields.items():
         values[name] = [pa.repeat(constants[name], count)] if name in constants else []
@@ -191,8 +196,9 @@ def _find_rows(
             is_text = column.type != kind
             values[name].append(parse_partition_column(column, kind) if is_text else column)
     choices = (dict(zip(values, it, strict=True)) for it in product(*values.values()))
-    masks = (variant.term.evaluate(ColumnRows(it, count)) for it in choices)
-    return reduce(pc.or_, (pc.fill_null(it, False) for it in masks))
+    matches = (variant.term.evaluate(ColumnRows(it, count)) for it in choices)
+    masks = [pc.fill_null(it, False) for it in matches]
+    return masks[0], reduce(pc.or_, masks)
 
 
 def _choose_groups(

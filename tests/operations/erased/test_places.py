@@ -199,7 +199,7 @@ PLANTED = {
     "quarantine": Planted(
         put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
     ),
-    "stored partition column": Planted(add_stored, BY_PART, "live rows"),
+    "stored partition column": Planted(add_stored, BY_PART, "stored partition columns"),
     "stored partition column, hidden": Planted(
         lambda b: b.delete_rows(add_stored(b), [1]), BY_PART, "rows that deletion vectors hide"
     ),
