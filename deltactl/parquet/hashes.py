@@ -86,8 +86,8 @@ def _words_of(array: pa.Array) -> Hashes:
         return _struct_words(array)
     if pa.types.is_map(kind):
         entries, offsets = _members(array)
-        # The sum has a factor for keys only, so that a key and its value cannot be exchanged.
         keys, items = hash_values(entries.field(0)), hash_values(entries.field(1))
+        # The factor of the keys shows whether a key and its value were exchanged.
         return _sum_sequences(finish(keys * _LENGTH + items), offsets)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         members, offsets = _members(array)

@@ -80,7 +80,7 @@ class RowReader:
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
-        # The dataclass is frozen.
+        # A frozen dataclass can set its own fields only in this way.
         object.__setattr__(self, "_fields", stored)
         target = arrow_schema(self.written or StructType(tuple(stored)), self.naming)
         object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
@@ -256,7 +256,7 @@ class RowReader:
         extra = [e.name for e in self.extra if e.name in present.by_name]
         chosen = list(dict.fromkeys([*(name for name in names if name is not None), *extra]))
         sources = _Sources(names, chosen, self._is_flat and chosen == self.schema.names)
-        # One list for good: the dataclass is frozen, and threads may share the reader.
+        # In place, because the dataclass is frozen.
         self._latest[:] = [(schema, sources)]
         return sources
 

@@ -79,7 +79,7 @@ class _Guard:
         def call(*arguments: Any, **options: Any) -> Any:
             if name == "observed":
                 return _Guard(found(*arguments, **options), self._before_change)
-            # A method with this option then changes nothing itself.
+            # With this option, a method changes nothing.
             if not options.get("dry_run"):
                 self._before_change(_describe(name, *arguments[:1]))
             return found(*arguments, **options)

@@ -129,8 +129,8 @@ class SpliceWriter:
         if self._is_done:
             return
         self._pending.take()
-        # `close` may have completed the file before the verification failed: delete it then, too.
         self._out.discard()
+        # After `close`, `discard` does nothing, but the file may have failed the verification.
         with suppress(DeltactlError):
             self._store.delete_many([self._name])
 
