@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
 from benchmarks.adds import VECTOR, to_struct
@@ -135,8 +135,10 @@ def write_data_table(table: Path, rows_per_file: Iterable[int], shape: Shape) ->
     delta-rs commits each. In those of Spark, a tenth of the files has deleted rows.
     """
     if shape == Shape.DELTA_RS:
+        target: DeltaTable | Path = table
         for number, num_rows in enumerate(rows_per_file):
-            write_deltalake(table, make_rows(number, num_rows), mode="append")
+            write_deltalake(target, make_rows(number, num_rows), mode="append")
+            target = DeltaTable(table) if number == 0 else target
         return
     log = table / "_delta_log"
     log.mkdir(parents=True)

@@ -178,7 +178,8 @@ class RowStore:
         self._keys.append(hashes)
         # Nearly all paths are normalized. Then both lists share the hashes.
         self._text_keys.append(hash_pairs(texts) if is_other else hashes)
-        self._seq.append(rows["seq"].to_numpy())
+        # to_numpy would import pandas.
+        self._seq += [np.asarray(np.from_dlpack(it), np.int64) for it in rows["seq"].chunks]
         stored = rows.select(self._spill.schema.names)
         self._spill.keep([(len(self._counts), it) for it in stored.to_batches()], stored.nbytes)
         self._counts.append(rows.num_rows)
