@@ -215,15 +215,16 @@ def _fit(value: Any, type_: pa.DataType) -> Any:
 
 
 def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
-    if value is None or isinstance(value, dict | list):
+    is_boolean = pa.types.is_boolean(type_)
+    if isinstance(value, dict | list) or isinstance(value, bool) != is_boolean:
         return None
     if pa.types.is_string(type_):
         return value if isinstance(value, str) else None
-    if pa.types.is_boolean(type_):
-        return value if isinstance(value, bool) else None
+    if is_boolean:
+        return value
     if pa.types.is_floating(type_):
         # Readers parse no other strings: for them, a bound in another form is missing.
-        return _SPECIAL_FLOATS.get(str(value)) if isinstance(value, str | bool) else float(value)
+        return _SPECIAL_FLOATS.get(value) if isinstance(value, str) else float(value)
     if pa.types.is_decimal(type_):
         return Decimal(value)  # Arrow refuses values with more digits than the column has
     if pa.types.is_temporal(type_):

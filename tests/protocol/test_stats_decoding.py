@@ -71,7 +71,7 @@ def test_values_of_each_type(name: str, value: Any, expected: Any, slow: bool) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [("i", 2**40), ("b", 300), ("d", "soon"), ("t", "later"), ("m", "x"), ("i", 1.5), ("s", 7)]
-    + [("x", "many"), ("x", "1.5"), ("x", True), ("m", 1e30), ("o", 3), ("i", [1])],
+    + [("x", "many"), ("x", "1.5"), ("x", True), ("i", True), ("m", 1e30), ("o", 3), ("i", [1])],
 )
 def test_what_is_no_value_of_the_type_is_no_information(name: str, value: Any) -> None:
     found = parse_min(**({"s": "kept"} | {name: value}))
