@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from deltactl.protocol.stats import FieldPath, FileStats, LeafStats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+from deltactl.protocol.variant_bounds import encode_variants
 
 # The first and last date that readers parse (years 1 and 9999), in days and in microseconds.
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -288,6 +289,8 @@ def encode_stats_column(structs: pa.StructArray) -> pa.StringArray:
 
 def _encode(array: pa.Array) -> pa.Array:
     kind = array.type
+    if _is_variant(kind):
+        return _encode_strings(encode_variants(array))
     if pa.types.is_struct(kind):
         return _encode_struct(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -302,6 +305,14 @@ def _encode(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     # Binary and nested leaves have no minimum or maximum in the protocol.
     return pa.nulls(len(array), pa.string())
+
+
+def _is_variant(kind: pa.DataType) -> bool:
+    """Return whether bounds are those of variants: other binary values have no bounds."""
+    group = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return pa.types.is_struct(group) and any(
+        member.name == "metadata" and pa.types.is_binary(member.type) for member in group
+    )
 
 
 def _encode_struct(array: pa.StructArray) -> pa.Array:

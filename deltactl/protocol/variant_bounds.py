@@ -1,4 +1,4 @@
-"""Merge bounds of variants: each is an encoded object of paths and their bounds.
+"""Encode and merge bounds of variants: each is an encoded object of paths and their bounds.
 
 Source: PROTOCOL.md, "Statistics for Variant Columns"; Parquet's VariantEncoding.md.
 """
@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltactl.errors import DeltactlError
-from deltactl.protocol.variants import join_object, split_object
+from deltactl.protocol.variants import join_object, read_variant, split_object
 from deltactl.protocol.z85 import z85_decode, z85_encode
 
 _INTEGERS: Final = frozenset({3, 4, 5, 6, 11, 12, 13})  # also dates and times of microseconds
@@ -39,7 +42,17 @@ def merge_variant_bounds(files: Sequence[tuple[str | None, str | None]]) -> tupl
         sorted_by = [(key, value) for value in values if (key := _sort_key(value)) is not None]
         if len(sorted_by) == len(values) and len({kind for (kind, _), _ in sorted_by}) == 1:
             lower[path], upper[path] = min(sorted_by[::2])[1], max(sorted_by[1::2])[1]
-    return (_encode(lower), _encode(upper)) if lower else None
+    return (_to_text(join_object(lower)), _to_text(join_object(upper))) if lower else None
+
+
+def encode_variants(variants: pa.Array) -> pa.Array:
+    """Return bounds of ``stats_parsed`` as in JSON; null if they are null or one is not valid."""
+    try:
+        value, metadata = read_variant(variants).flatten()
+    except DeltactlError:
+        return pa.nulls(len(variants), pa.string())
+    joined = pc.binary_join_element_wise(metadata, value, b"").to_pylist()
+    return pa.array([None if data is None else _to_text(data) for data in joined], pa.string())
 
 
 def _sort_key(value: bytes) -> tuple[object, int | bytes] | None:
@@ -60,6 +73,5 @@ def _sort_key(value: bytes) -> tuple[object, int | bytes] | None:
     return None
 
 
-def _encode(fields: dict[bytes, bytes]) -> str:
-    data = join_object(fields)
+def _to_text(data: bytes) -> str:
     return z85_encode(data + bytes(-len(data) % 4))

@@ -1,10 +1,12 @@
-"""Bounds of variants are merged only where all readers sort them in the same way."""
+"""Bounds of variants: as JSON has them, and merged where all readers sort them in the same way."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import pyarrow as pa
 import pytest
 
+from deltactl.protocol.stats_encoding import encode_stats_column
 from deltactl.protocol.variant_bounds import merge_variant_bounds
 from deltactl.protocol.variants import join_object, split_object
 from deltactl.protocol.z85 import z85_decode, z85_encode
@@ -89,3 +91,24 @@ _TWICE = b"\x01\x01\x00\x01a\x02\x02\x00\x00\x00\x02\x04\x04\x04\x00\x00"
 )
 def test_bounds_that_are_not_valid_are_unknown(text: str | None) -> None:
     assert merge_variant_bounds([(_SOUND, _SOUND), (_SOUND, text)]) is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (b"\1\1\0\1a", f'{{"minValues":{{"v":"{_SOUND}"}}}}'),
+        (None, '{"minValues":{}}'),
+        (b"\1\1\1\1a", '{"minValues":{}}'),
+    ],
+    ids=["sound", "null", "not valid"],
+)
+def test_bounds_in_checkpoints_become_texts(metadata: bytes | None, expected: str) -> None:
+    shredded = {"a": {"value": None, "typed_value": 1}}
+    group = pa.struct([("value", pa.binary()), ("typed_value", pa.int64())])
+    members = [("metadata", pa.binary()), ("value", pa.binary())]
+    kind = pa.struct([*members, ("typed_value", pa.struct([("a", group)]))])
+    row = metadata and {"metadata": metadata, "value": None, "typed_value": shredded}
+    column = pa.array(
+        [{"minValues": {"v": row}}], pa.struct([("minValues", pa.struct([("v", kind)]))])
+    )
+    assert encode_stats_column(column).to_pylist() == [expected]
