@@ -15,18 +15,24 @@ def main() -> NoReturn:
     # before that the objects of all modules.
     gc.set_threshold(200_000, 50, 50)
     # The imports below take a part of a second, in which Ctrl-C would print a traceback.
-    before = signal.signal(signal.SIGINT, _end_at_once)
+    before = {
+        number: signal.signal(number, _end_at_once)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # which nohup sets
+    }
     from deltactl.cli.app import main as run_main
 
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     run_main()
 
 
-def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
     """End the process as an interrupted run ends; no work has started."""
-    os.write(2, b"error: interrupted\n")
+    is_interrupt = number == signal.SIGINT
+    os.write(2, b"error: interrupted\n" if is_interrupt else b"error: terminated\n")
     # Not an exception: an import could handle or print it.
-    os._exit(128 + signal.SIGINT)
+    os._exit(128 + (signal.SIGINT if is_interrupt else signal.SIGTERM))
 
 
 if __name__ == "__main__":

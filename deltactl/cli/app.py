@@ -153,7 +153,7 @@ def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandS
 
 def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
     with suppress(ReaderGone):
-        session.output.emit_error(session.envelope(), error)
+        session.output.emit_error(session.failed_envelope(), error)
     if session.options.debug:
         show_traceback(session.output, raised)
     return error.exit_code

@@ -155,7 +155,7 @@ class Session(TableAccess):
         session.table, session.output, session._jobs = table, output, jobs
         session._chosen, session._is_of_several, session.size_bytes = None, True, 0
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None
-        session._named_options = None
+        session._named_options, session._opened = None, []
         return session
 
     @property
@@ -171,6 +171,12 @@ class Session(TableAccess):
     def label(self, text: str) -> str:
         """Return a text, prefixed with the table if there are several."""
         return f"{self.table}: {text}" if self._is_of_several else text
+
+    def failed_envelope(self) -> Envelope:
+        """Return the envelope of a run that failed, with the version of the table that it read."""
+        is_changed = self.command != "clone"  # whose versions are those of the new table
+        version = self._opened[0].first_read if self._opened and is_changed else None
+        return self.envelope(version_before=version)
 
     def envelope(self, **parts: Any) -> Envelope:
         """Return the envelope of this command and table; ``parts`` are its other fields."""

@@ -103,6 +103,7 @@ class DeltaLog:
         self.storage_options: Mapping[str, str] = {}
         self.commit_options = CommitOptions()  # what a user adds to each commit
         self.entry: TableAddress | None = None  # what a catalog says of the table
+        self.first_read: int | None = None  # the latest version, when it was first read
         self._listing: LogListing | None = None
         self._is_repeating = False  # whether a failed read of listed files is repeated
 
@@ -496,6 +497,8 @@ class DeltaLog:
         # A caller that has listed the log gets versions of this listing, or an error: after a new
         # listing, the versions of one step could be of two states of the log (ADR 28).
         found = load() if self._listing is not None else self.retry_after_cleanup(load)
+        if version is None and self.first_read is None:
+            self.first_read = found.version
         self._note_protocol(found.protocol)
         return found
 

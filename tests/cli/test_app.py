@@ -281,30 +281,37 @@ def start(*args: str) -> subprocess.Popen[str]:
 def test_signals_end_a_command(number: int, code: int, word: str) -> None:
     child = start("wait-here")
     child.send_signal(number)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=120)
     assert (child.returncode, err) == (code, f"error: {word}\n")
 
 
-def test_an_interrupt_while_the_program_is_imported(process: RunCli) -> None:
+@pytest.mark.parametrize(
+    ("name", "code", "word"),
+    [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 143, "terminated")],
+)
+def test_a_signal_while_the_program_is_imported(
+    process: RunCli, name: str, code: int, word: str
+) -> None:
     program = (
         "import os, signal, sys; sys.modules.pop('typer', None)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "class Finder:\n"
         "    def find_spec(name, path=None, target=None):\n"
         "        if name == 'typer':\n"
-        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        f"            os.kill(os.getpid(), signal.{name})\n"
         "sys.meta_path.insert(0, Finder)\n"
         "from deltactl.__main__ import main\n"
         "main()"
     )
     ran = process("-c", program, "--version")
-    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
+    assert (ran.code, ran.out, ran.err) == (code, "", f"error: {word}\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_cancel_an_orderly_command(number: int, code: int) -> None:
     child = start("wait-here", "--orderly", "-q")
     child.send_signal(number)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=120)
     assert (child.returncode, err) == (code, "error: stopped in good order\n")
 
 
@@ -314,7 +321,7 @@ def test_a_second_signal_aborts_at_once() -> None:
     assert child.stdout
     assert child.stdout.readline() == "deaf\n"
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 130
     assert err.startswith("note: stopping;")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -21,6 +21,8 @@ from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, T
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
+
+_SECONDS_BETWEEN_LOOKS: Final = 0.2
 
 RunTable = Callable[["Session"], None]
 """Runs the command in the session of one table; raises the same errors as a single run."""
@@ -87,8 +89,11 @@ class Fleet:
             return
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-table")
         try:
-            for future in as_completed([pool.submit(self._run_one, table) for table in tables]):
-                yield future.result()
+            left = {pool.submit(self._run_one, table) for table in tables}
+            while left:
+                # Short waits: another thread may get the signal, which ends no wait of this one.
+                done, left = wait(left, _SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+                yield from (future.result() for future in done)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -138,7 +143,7 @@ class Fleet:
             error.exit_code = ExitCode.PARTIAL  # a part of the run is done; see `run`
         if self._options.fail_fast and self._failed is None:
             self._failed = session.table
-        output.emit_error(session.envelope(), error)
+        output.emit_error(session.failed_envelope(), error)
         if session.options.debug:
             show_traceback(output, raised)
         return error.exit_code

@@ -253,6 +253,8 @@ def test_a_missing_file_is_named_by_its_code(cli: RunCli, table: TableBuilder) -
     node = json.loads(ran.out)
     assert (ran.code, node["status"]) == (1, "failed")
     assert node["error"]["code"] == "FILE_MISSING"
+    failed = json.loads(cli("optimize", "events", "--cluster-by", "nope", "-o", "json").out)
+    assert (failed["version_before"], failed["version_after"]) == (2, None)
     assert node["result"]["versions"] == [2]
     assert ran.err.startswith("error: 3 files were not rewritten: ")
 
