@@ -1,6 +1,7 @@
 """A command for several tables, which does what the last part of a table's name says."""
 
 import os
+import signal
 import threading
 import time
 
@@ -45,6 +46,8 @@ def _act(session: Session, word: str) -> None:
     if verb == "wait":
         with session.cancellation() as cancellation:
             os.write(1, b"ready\n")
+            if rest == "hit":  # the thread of this table gets the signal
+                signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
             cancellation.token.wait(20)
             if rest == "deaf":
                 time.sleep(20)

@@ -247,12 +247,15 @@ def test_the_worst_status_has_a_place_for_every_other() -> None:
     ]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_signal_stops_all_in_good_order(jobs: str) -> None:
-    tables = ["x/wait", "y/wait", "x/fine", "z/wait", "y/fine"]
+@pytest.mark.parametrize(
+    ("jobs", "second"), [("1", "y/wait"), ("2", "y/wait"), ("2", "y/wait-hit")]
+)
+def test_a_signal_stops_all_in_good_order(jobs: str, second: str) -> None:
+    tables = ["x/wait", second, "x/fine", "z/wait", "y/fine"]
     child = start("go-round", *tables, "-j", jobs, "-q", "-o", "ndjson")
-    child.send_signal(signal.SIGTERM)
-    out, _ = child.communicate(timeout=20)
+    if second == "y/wait":
+        child.send_signal(signal.SIGTERM)
+    out, _ = child.communicate(timeout=120)
     runs = [json.loads(line) for line in out.splitlines() if line != "ready"]
     errors = {run["table"]: (run["error"] or {}).get("message") for run in runs}
     assert child.returncode == 143
