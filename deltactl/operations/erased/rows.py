@@ -91,20 +91,22 @@ def _values_of(name: str) -> list[tuple[str, str | None]]:
 
 def _reader_of(variant: Variant, texts: Container[str] = ()) -> RowReader:
     """Return the reader of the columns; those of ``texts`` are read as strings."""
-    paths = variant.fields.values()
-    tops = {path[0].name: _prune(path[0], paths) for path in paths}
+    paths, mode = variant.fields.values(), variant.metadata.column_mapping_mode
+    tops = {path[0].name: _prune(path[0], paths, mode) for path in paths}
     as_text = PrimitiveType("string")
-    fields = (replace(it, type=as_text) if it.name in texts else it for it in tops.values())
-    return RowReader(StructType(tuple(fields)), (), variant.metadata.column_mapping_mode)
+    fields = (replace(it, type=as_text) if name in texts else it for name, it in tops.items())
+    # Physical names too are compared without case, as some writers of Parquet change it.
+    return RowReader(StructType(tuple(fields)), (), "id" if mode == "id" else "none")
 
 
-def _prune(field: Field, paths: Iterable[Sequence[Field]]) -> Field:
+def _prune(field: Field, paths: Iterable[Sequence[Field]], mode: str) -> Field:
     """Return a column with only those fields of its struct that the paths need."""
     below = [path[1:] for path in paths if path[0] == field and len(path) > 1]
+    found = replace(field, name=field.physical_name if mode == "name" else field.name)
     if not isinstance(field.type, StructType) or not below:
-        return field
-    members = {path[0].name: _prune(path[0], below) for path in below}
-    return replace(field, type=StructType(tuple(members.values())))
+        return found
+    members = {path[0].name: _prune(path[0], below, mode) for path in below}
+    return replace(found, type=StructType(tuple(members.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,8 @@ class _File:
         """Return how many rows match by the log, only by what the file stores, and are hidden."""
         schema = self.parquet.schema_arrow
         sources = reader.find_columns(schema, self.file.path)
-        fields = variant.fields.items()
-        stored = {name: it for name, path in fields if (it := sources[path[0].name]) is not None}
+        paths = variant.read_paths.items()
+        stored = {name: it for name, path in paths if (it := sources[path[0]]) is not None}
         constants = dict(self._constants(variant, stored))
         if not (self.is_named or variant.fields.keys() <= stored.keys() | constants.keys()):
             raise NoColumnError("no action names it, and it lacks a column of the predicate")
@@ -188,10 +190,10 @@ def _find_rows(
 ) -> tuple[pa.Array, pa.Array]:
     """Return which rows match with the values in the log, and with any of those that they have."""
     count, values = batch.num_physical_rows, dict[str, list[pa.Array]]()
-    for name, path in variant.fields.items():
+    for name, path in variant.read_paths.items():
         values[name] = [pa.repeat(constants[name], count)] if name in constants else []
         if name in stored or name not in constants:
-            column = select_leaf(batch.columns, tuple(it.name for it in path))
+            column = select_leaf(batch.columns, path)
             kind = variant.columns[name].type
             is_text = column.type != kind
             values[name].append(parse_partition_column(column, kind) if is_text else column)

@@ -102,7 +102,7 @@ class RandomTable:
         fields = []
         for name, values in columns.items():
             column, physical = by_name[name], by_name[name].physical
-            if self.builder.mapping == "none":
+            if self.builder.mapping != "id":
                 physical = it.choice([physical, physical.upper()])
             number = {} if column.field_id is None else {"PARQUET:field_id": str(column.field_id)}
             fields.append(pa.field(physical, values.type, metadata=number))
