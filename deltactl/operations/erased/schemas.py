@@ -35,13 +35,6 @@ class Variant:
         return {name: tuple(f.physical_name for f in path) for name, path in self.fields.items()}
 
     @property
-    def read_paths(self) -> Mapping[str, FieldPath]:
-        """Return the paths of the columns by which their values are read from files."""
-        if self.metadata.column_mapping_mode == "name":
-            return self.paths
-        return {name: tuple(f.name for f in path) for name, path in self.fields.items()}
-
-    @property
     def place(self) -> tuple[object, ...]:
         """Return what identifies the columns, whatever their types."""
         if self.metadata.column_mapping_mode != "id":

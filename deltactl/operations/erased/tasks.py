@@ -21,7 +21,7 @@ from deltactl.operations.erased.rows import RowSearch
 from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import Sought, find_sought
 from deltactl.operations.erased.texts import begins_as_parquet, file_has_value
-from deltactl.parquet.open_files import naming_file
+from deltactl.parquet.open_files import ensure_readable_path, naming_file
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE, STRING_MAP
 from deltactl.storage.open import open_store
@@ -84,6 +84,7 @@ def _search_file(
             for part in read_stored_actions(stored, [info], sought.variants[0].metadata):
                 search_actions(searched, part, place, sought)
             return searched
+        ensure_readable_path(name)
         with naming_file(name), stored.open_input(name) as source:
             is_text = place in TEXTS or (place == Where.VERSIONS and not name.endswith(".parquet"))
             may_be_data = place in (Where.OTHER, Where.VERSIONS)
