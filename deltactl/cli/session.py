@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
@@ -133,7 +134,10 @@ class Session(TableAccess):
         if value is NAME_ONLY:
             sources = self.settings.sources_for(self.command, self.table)
             return spell_given(self.ctx, sources, name)
-        return spell_flag(self.ctx.command.declared.values(), name, value)
+        flag = spell_flag(self.ctx.command.declared.values(), name, value)
+        # The rerun asks for confirmation, too.
+        is_asked = name == "expect_files" and not (self.ctx.params["yes"] or sys.stdin.isatty())
+        return f"{flag} --yes" if is_asked else flag
 
     def limit_time(self) -> None:
         """Start the time limit."""

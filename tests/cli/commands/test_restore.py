@@ -117,7 +117,8 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     ran = cli(*words, "--yes")
     assert (ran.code, version()) == (6, 3)
     assert "1 file cannot be read, and this is more than 5% of the 2 files" in ran.err
-    assert "rerun with --expect-files 1" in ran.err
+    assert "rerun with --expect-files 1." in ran.err
+    assert "rerun with --expect-files 1 --yes." in cli(*words).err
     words += ("--expect-files", "1")
     ran = cli(*words)
     assert ran.code == 6
