@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -160,6 +161,6 @@ def no_table(catalog: Catalog, name: TableName) -> NotATableError:
         others = []
     return NotATableError(
         f"{catalog.title} has no table {'.'.join(name.parts)}{nearest_names(str(name), others)}",
-        hint=f"Check the name. `deltactl optimize '{every}' --dry-run` lists the Delta tables. "
-        "To give a name to a table at a path, use `deltactl register`.",
+        hint=f"Check the name. `deltactl optimize {shlex.quote(str(every))} --dry-run` lists the "
+        "Delta tables. To give a name to a table at a path, use `deltactl register`.",
     )

@@ -10,6 +10,7 @@ from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
 from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
+from deltactl.cli.parsing.argv import name_table
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, FileMissingError, StorageError
 from deltactl.operations.vacuum.options import VacuumOptions
@@ -157,10 +158,8 @@ def _warn(session: Session, report: VacuumReport) -> None:
     missing = report.plan.missing
     if len(missing):
         files = format_count(len(missing), "live file does", "live files do")
-        session.output.warn(
-            f"{files} not exist, such as {missing[0].as_py()!r}. Run `deltactl check TABLE` for "
-            "details"
-        )
+        hint = name_table("Run `deltactl check TABLE` for details", session.table)
+        session.output.warn(f"{files} not exist, such as {missing[0].as_py()!r}. {hint}")
     for path in report.came_back[:1]:
         files = format_count(len(report.came_back), "file was", "files were")
         session.output.warn(

@@ -427,6 +427,8 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     add = {**table.find(live), "path": f"file://{tmp_path}/elsewhere.parquet"}
     table.commit({"add": add})
     (tmp_path / "events" / live).unlink()
+    warned = cli("vacuum", "events", "--mode", "full", "--dry-run").err
+    assert "Run `deltactl check events` for details" in warned
     rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
     found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
