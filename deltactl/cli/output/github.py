@@ -9,13 +9,11 @@ from deltactl.cli.output.text import safe_text
 
 
 def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
-    """Return workflow commands: an error or a notice for the table, and its warnings.
+    """Return workflow commands: an error or a notice for the table, then its warnings.
 
     See GitHub Actions, "Workflow commands", for how messages and properties are escaped.
     """
     title = f"deltactl {command}"
-    for warning in outcome.envelope.warnings:
-        yield annotate("warning", title, f"{outcome.table}: {warning}")
     text = f"{outcome.table}: {outcome.message}"
     error = outcome.envelope.error
     codes = [*outcome.codes, *([error.code] if error is not None else [])]
@@ -23,6 +21,8 @@ def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
         yield annotate("error", f"{title}: {', '.join(codes)}", text)
     else:
         yield annotate("notice", title, text)
+    for warning in outcome.envelope.warnings:
+        yield annotate("warning", title, f"{outcome.table}: {warning}")
 
 
 def annotate(level: str, title: str, message: str) -> str:

@@ -17,8 +17,8 @@ def test_github_annotates_warnings_errors_and_results(fake_cli: RunCli) -> None:
     assert ran.code == 4
     assert ran.out.splitlines() == [
         "::notice title=deltactl go-round::x/fine: fine is [good]",
-        "::warning title=deltactl go-round::x/warn: odd",
         "::notice title=deltactl go-round::x/warn: warn is [good]",
+        "::warning title=deltactl go-round::x/warn: odd",
         "::error title=deltactl go-round%3A WORK_NEEDED::x/needed: needed is [good]",
         "::error title=deltactl go-round%3A CONFLICT::x/raise-ConflictError: "
         "raise-ConflictError broke",
