@@ -124,13 +124,11 @@ def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[p
         CorruptLogError: the statistics or partition values of a file cannot be parsed.
     """
     partition, stats = variant.partition_names, files["stats"]
-    data = {name: path for name, path in variant.paths.items() if name not in partition}
-    if not data or stats.null_count == len(stats):
+    if stats.null_count == len(stats):
         return
-    fields = variant.fields.items()
-    leaves = {
-        data[name]: arrow_type(it[-1].type, "physical") for name, it in fields if name in data
-    }
+    paths, fields = variant.paths, variant.fields
+    data = {name: paths[name] for name in paths.keys() - partition or paths}
+    leaves = {path: arrow_type(fields[name][-1].type, "physical") for name, path in data.items()}
     parsed = parse_stats(stats, stats_type(leaves, ()))
     if pc.any(pc.and_(parsed.is_null(), pc.match_substring_regex(stats, _STATS))).as_py():
         raise CorruptLogError("the statistics are not a JSON object")

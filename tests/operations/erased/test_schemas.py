@@ -134,6 +134,15 @@ def test_bounds_of_a_column_that_partitions_the_table_since() -> None:
     assert rows_by_place(search(builder.store, "p = 'jane'")) == {"commits": None}
 
 
+def test_a_truncated_bound_of_a_partition_column() -> None:
+    """Some writers have bounds of these columns too."""
+    builder = new_table(Column("id"), Column("p", "string"), partition_by=["p"])
+    name = "jane" * 10
+    builder.append([{"id": 1, "p": "y"}], stats=json.dumps({"maxValues": {"p": name[:32]}}))
+    assert rows_by_place(search(builder.store, f"p = '{name}'")) == {"latest commit": None}
+    assert search(builder.store, f"p = '{name}' AND id = 1").is_erased
+
+
 def test_a_file_of_unknown_origin_needs_the_column() -> None:
     builder = new_table(Column("id"), Column("email", "string"))
     sink = io.BytesIO()
