@@ -111,7 +111,7 @@ class _File:
         constants = dict(self._constants(variant, stored))
         if not (self.is_named or variant.fields.keys() <= stored.keys() | constants.keys()):
             raise NoColumnError("no action names it, and it lacks a column of the predicate")
-        groups = _choose_groups(self.parquet, self.schema, variant, stored, constants)
+        groups = self._choose_groups(variant, stored, constants)
         self.searched.counts["groups_skipped"] += self.parquet.num_row_groups - len(groups)
         counts = np.zeros(3, np.int64)
         for first_row, columns, count in self._read(groups, variant, stored):
@@ -141,6 +141,48 @@ class _File:
                 present = present.members(index)
             else:
                 yield name, tuple(found)
+
+    def _choose_groups(
+        self,
+        variant: Variant,
+        stored: Mapping[str, FieldPath],
+        constants: Mapping[str, pa.Scalar],
+    ) -> list[int]:
+        """Return the row groups that may have a matching row, by the statistics of the footer."""
+        count, leaves = self.parquet.num_row_groups, index_leaves(self.schema)
+
+        def find(column: Column) -> tuple[pa.Array, pa.Array] | None:
+            constant = constants.get(column.name, _NULL)
+            if column.name not in stored:
+                return (pa.repeat(constant, count),) * 2 if constant.is_valid else None
+            leaf = leaves.get(stored[column.name])
+            bounds = None if leaf is None else self._bounds(leaf, column.type)
+            if bounds is None or not constant.is_valid:
+                return bounds
+            low, high = bounds
+            return (
+                pc.min_element_wise(low, constant, skip_nulls=False),
+                pc.max_element_wise(high, constant, skip_nulls=False),
+            )
+
+        may = may_match(variant.term, find, count).to_pylist()
+        return [index for index, has in enumerate(may) if has]
+
+    def _bounds(self, leaf: LeafColumn, wanted: pa.DataType) -> tuple[pa.Array, pa.Array] | None:
+        """Return the minimum and maximum of a column in each row group; null where unknown."""
+        footer = self.parquet.metadata
+        if self.parquet.schema.column(leaf.index).physical_type not in _ORDERED:
+            return None
+        if pa.types.is_string(wanted) and leaf.type not in _TEXTS:
+            return None  # numbers have another order than their texts
+        groups = (footer.row_group(it).column(leaf.index) for it in range(footer.num_row_groups))
+        known = [it.statistics if it.is_stats_set else None for it in groups]
+        bounds = [(it.min, it.max) if it and it.has_min_max else (None, None) for it in known]
+        try:
+            low, high = (pa.array(side, leaf.type) for side in zip(*bounds, strict=True))
+            return cast_leaf(low, wanted), cast_leaf(high, wanted)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return None  # for example a truncated string that is not UTF-8
 
     def _read(
         self, groups: Sequence[int], variant: Variant, stored: Mapping[str, FieldPath]
@@ -210,50 +252,3 @@ def _find_rows(
     matches = (variant.term.evaluate(ColumnRows(it, count)) for it in choices)
     masks = [pc.fill_null(it, False) for it in matches]
     return masks[0], reduce(pc.or_, masks)
-
-
-def _choose_groups(
-    parquet: pq.ParquetFile,
-    schema: pa.Schema,
-    variant: Variant,
-    stored: Mapping[str, FieldPath],
-    constants: Mapping[str, pa.Scalar],
-) -> list[int]:
-    """Return the row groups that may have a matching row, by the statistics of the footer."""
-    count, leaves = parquet.num_row_groups, index_leaves(schema)
-
-    def find(column: Column) -> tuple[pa.Array, pa.Array] | None:
-        constant = constants.get(column.name, _NULL)
-        if column.name not in stored:
-            return (pa.repeat(constant, count),) * 2 if constant.is_valid else None
-        leaf = leaves.get(stored[column.name])
-        bounds = None if leaf is None else _bounds(parquet, leaf, column.type)
-        if bounds is None or not constant.is_valid:
-            return bounds
-        low, high = bounds
-        return (
-            pc.min_element_wise(low, constant, skip_nulls=False),
-            pc.max_element_wise(high, constant, skip_nulls=False),
-        )
-
-    may = may_match(variant.term, find, count).to_pylist()
-    return [index for index, has in enumerate(may) if has]
-
-
-def _bounds(
-    parquet: pq.ParquetFile, leaf: LeafColumn, wanted: pa.DataType
-) -> tuple[pa.Array, pa.Array] | None:
-    """Return the minimum and maximum of a column in each row group; null where unknown."""
-    footer = parquet.metadata
-    if parquet.schema.column(leaf.index).physical_type not in _ORDERED:
-        return None
-    if pa.types.is_string(wanted) and leaf.type not in _TEXTS:
-        return None  # numbers have another order than their texts
-    groups = (footer.row_group(it).column(leaf.index) for it in range(footer.num_row_groups))
-    known = [it.statistics if it.is_stats_set else None for it in groups]
-    bounds = [(it.min, it.max) if it and it.has_min_max else (None, None) for it in known]
-    try:
-        low, high = (pa.array(side, leaf.type) for side in zip(*bounds, strict=True))
-        return cast_leaf(low, wanted), cast_leaf(high, wanted)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None  # for example a truncated string that is not UTF-8
