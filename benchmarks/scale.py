@@ -33,7 +33,7 @@ def _detail(table: str) -> Command:
 
 def _search(table: str) -> Command:
     predicate = "id = 42 AND date = '2000-01-01'"
-    return sides.deltactl("check", table, "--erased", predicate, "-o", "json")
+    return sides.deltactl("check", table, "--erased", predicate, "--engine", "local", "-o", "json")
 
 
 def _num_files(output: str) -> object:

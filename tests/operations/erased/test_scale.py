@@ -9,16 +9,20 @@ from benchmarks import sides
 from benchmarks.log_tables import write_read_table
 from benchmarks.measure import run_process
 
-MOST_BYTES = 512 << 20
+MOST_BYTES = 400 << 20
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_files_in_bounded_memory(tmp_path: Path) -> None:
+def test_five_thousand_files_in_bounded_memory(tmp_path: Path) -> None:
     table = tmp_path / "t"
-    write_read_table(table, 100_000)
+    write_read_table(table, 5_000)
     predicate = "id = 42 AND date = '2000-01-01'"
-    run = run_process(sides.deltactl("check", str(table), "--erased", predicate, "-o", "json"))
+    run = run_process(
+        sides.deltactl(
+            "check", str(table), "--erased", predicate, "--engine", "local", "-o", "json"
+        )
+    )
     result = json.loads(run.output)["result"]
     assert result["erased"]
-    assert result["counts"]["files_skipped"] == 100_000
+    assert result["counts"]["files_skipped"] == 5_000
     assert run.peak_bytes < MOST_BYTES
