@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from uuid import UUID
 
@@ -135,10 +136,7 @@ def write_data_table(table: Path, rows_per_file: Iterable[int], shape: Shape) ->
     delta-rs commits each. In those of Spark, a tenth of the files has deleted rows.
     """
     if shape == Shape.DELTA_RS:
-        target: DeltaTable | Path = table
-        for number, num_rows in enumerate(rows_per_file):
-            write_deltalake(target, make_rows(number, num_rows), mode="append")
-            target = DeltaTable(table) if number == 0 else target
+        _append_with_delta_rs(table, map(make_rows, count(), rows_per_file))
         return
     log = table / "_delta_log"
     log.mkdir(parents=True)
@@ -166,6 +164,13 @@ def write_data_table(table: Path, rows_per_file: Iterable[int], shape: Shape) ->
     write_commit(log, 0, lines)
 
 
+def _append_with_delta_rs(table: Path, parts: Iterable[pa.Table]) -> None:
+    target: DeltaTable | Path = table
+    for rows in parts:
+        write_deltalake(target, rows, mode="append")
+        target = DeltaTable(table) if target == table else target
+
+
 def _write_file(path: Path, number: int, num_rows: int, shape: Shape) -> None:
     spark = shape == Shape.SPARK
     pq.write_table(
@@ -190,8 +195,13 @@ def _delete_rows(table: Path, number: int) -> Tree:
 def write_parquet_directory(folder: Path, num_files: int, rows_per_file: int, shape: Shape) -> None:
     """Files of twenty columns or more and no log: what a convert begins with."""
     if shape == Shape.DELTA_RS:
-        write_data_table(folder, [rows_per_file] * num_files, shape)
-        shutil.rmtree(folder / "_delta_log")
+        # The time of an append grows with the table.
+        for first in range(0, num_files, 100):
+            numbers = range(first, min(first + 100, num_files))
+            _append_with_delta_rs(folder / "part", (make_rows(n, rows_per_file) for n in numbers))
+            for file in (folder / "part").glob("*.parquet"):
+                file.rename(folder / file.name)
+            shutil.rmtree(folder / "part")
         return
     folder.mkdir(parents=True)
     for number in range(num_files):
