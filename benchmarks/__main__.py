@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
             results.append(run_case(case, shape, options.runs, options.scale, options.cache))
             print(render(results[-1:], markdown=False), file=sys.stderr, flush=True)
     print(f"deltactl {version('deltactl')}, deltalake {version('deltalake')}; ratios are ours /")
-    print(f"theirs, medians of {options.runs} runs in turn; time is wall time, memory the peak.\n")
+    print(f"theirs, medians of {options.runs} runs in turn; seconds of processor, peak memory.\n")
     print(render(results, markdown=options.markdown))
     return 0
 

@@ -11,8 +11,8 @@ from benchmarks.measure import Pair, Run
 from benchmarks.shapes import Shape
 
 _HEADINGS = (
-    *("case", "shape", "time", "goal", "memory", "goal", "processor"),
-    *("ours", "theirs", "ours", "theirs"),
+    *("case", "shape", "wall", "processor", "goal", "ours", "theirs"),
+    *("memory", "goal", "ours", "theirs"),
 )
 
 
@@ -31,11 +31,11 @@ class Result:
             case.name,
             self.shape,
             f"{pair.ratio(_wall):.2f}",
+            f"{pair.ratio(_cpu):.2f}",
             _goal(case.time_goal),
+            *(f"{median(map(_cpu, side)):.2f} s" for side in (pair.ours, pair.theirs)),
             f"{pair.ratio(_peak):.2f}",
             _goal(case.memory_goal),
-            f"{pair.ratio(_cpu):.2f}",
-            *(f"{median(map(_wall, side)):.2f} s" for side in (pair.ours, pair.theirs)),
             *(f"{median(map(_peak, side)) / 2**20:,.0f} MiB" for side in (pair.ours, pair.theirs)),
         ]
 
