@@ -34,8 +34,8 @@ def test_measured_figures_are_in_the_benchmarks() -> None:
     """A row of the README is a row there, or has the ends of the figures of several, rounded."""
     table = README.split("| case | processor time | memory |\n")[1].split("\n\n")[0]
     page = (REPOSITORY / "benchmarks" / "README.md").read_text("utf-8")
-    lines = [cells for line in page.splitlines() if len(cells := read_cells(line)) == 4]
-    measured = {cells[0]: (cells[1], cells[3]) for cells in lines}
+    lines = [cells for line in page.splitlines() if len(cells := read_cells(line)) == 5]
+    measured = {cells[0]: (cells[2], cells[4]) for cells in lines}
     rows = [read_cells(line) for line in table.splitlines()[1:]]
     assert len(rows) >= 4
     for case, *figures in rows:
