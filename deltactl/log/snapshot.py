@@ -69,12 +69,16 @@ class Snapshot:
         """Return the table's typed ``delta.*`` properties."""
         return TableProperties(self.metadata.configuration)
 
-    @cached_property
+    @property
     def files(self) -> pa.Table:
         """Return all live files: one row for each, with the columns of ``ADD_SCHEMA``."""
-        with self._lock:
-            batches = list(self.file_batches())
-            return pa.concat_tables(batches) if batches else empty_table(ADD_SCHEMA)
+        with self._lock:  # `cached_property` locks only before Python 3.12
+            return self._files
+
+    @cached_property
+    def _files(self) -> pa.Table:
+        batches = list(self.file_batches())
+        return pa.concat_tables(batches) if batches else empty_table(ADD_SCHEMA)
 
     @cached_property
     def _totals(self) -> tuple[int, int]:

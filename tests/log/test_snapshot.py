@@ -48,6 +48,7 @@ def test_files_are_loaded_once_by_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert {table.num_rows for table in seen} == {6}
+    assert len(set(map(id, seen))) == 1
 
 
 @pytest.mark.parametrize("kind", ["classic", "multipart", "v2-json", "v2-parquet", "v2-inline"])
