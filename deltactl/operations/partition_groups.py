@@ -33,11 +33,14 @@ from deltactl.protocol.schema import Field
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroups:
-    """``ids[row]`` is the partition of a file; ``first_rows[id]`` a file of that partition."""
+    """``ids[row]`` is the partition of a file; ``first_rows[id]`` a file of that partition.
+
+    ``values`` are the normal texts of each partition, by column.
+    """
 
     ids: Integers
     first_rows: Integers
-    texts: tuple[tuple[str, pa.ChunkedArray], ...]
+    values: tuple[tuple[str, pa.ChunkedArray], ...]
 
     @property
     def num_groups(self) -> int:
@@ -46,14 +49,12 @@ class PartitionGroups:
 
     def label(self, group: int) -> str:
         """Return the Hive directory name, such as ``a=1/b=x``; empty for unpartitioned tables."""
-        row = int(self.first_rows[group])
-        return partition_directory([(name, values[row].as_py()) for name, values in self.texts])
+        return partition_directory([(name, texts[group].as_py()) for name, texts in self.values])
 
     def labels(self) -> list[str]:
         """Return the label of each partition, in order."""
-        rows = array_of(self.first_rows)
-        columns = [values.take(rows).to_pylist() for _, values in self.texts]
-        names = [name for name, _ in self.texts]
+        columns = [texts.to_pylist() for _, texts in self.values]
+        names = [name for name, _ in self.values]
         if not columns:
             return [""] * self.num_groups
         return [
@@ -73,8 +74,9 @@ def group_partitions(
 ) -> PartitionGroups:
     """Group files by their typed partition values.
 
-    ``values`` are ``partition_values`` of each file. With ``by_text``, values are compared and
-    labelled by :func:`normalize_partition_column`.
+    ``values`` are ``partition_values`` of each file. With ``by_text``, values are compared by
+    :func:`normalize_partition_column`. It makes the labels in any case, so that all groupings of
+    the files of a table have the same.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
@@ -88,18 +90,20 @@ def group_partitions(
             "table.",
         )
     ids, first_rows = _number_groups(np.zeros(len(values), dtype=np.int64))
-    texts = []
-    for field in fields:
-        text = lookup_map(values, field.physical_name)
-        if by_text:
-            text = normalize_partition_column(text, partition_type(field), column=field.name)
-        typed = text if by_text else _comparable(text, field)
-        texts.append((field.name, text))
+    columns = [(field, lookup_map(values, field.physical_name)) for field in fields]
+    for field, texts in columns:
+        typed = _normalize(texts, field) if by_text else _comparable(texts, field)
         dictionary = typed.combine_chunks().dictionary_encode(null_encoding="encode")
         column = np.asarray(dictionary.indices)
         # Compact after each column so that the product of cardinalities never overflows.
         ids, first_rows = _number_groups(ids * len(dictionary.dictionary) + column)
-    return PartitionGroups(ids, first_rows, tuple(texts))
+    rows = array_of(first_rows)
+    labelled = [(field.name, _normalize(texts.take(rows), field)) for field, texts in columns]
+    return PartitionGroups(ids, first_rows, tuple(labelled))
+
+
+def _normalize(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
+    return normalize_partition_column(texts, partition_type(field), column=field.name)
 
 
 def _number_groups(codes: Integers) -> tuple[Integers, Integers]:

@@ -16,6 +16,7 @@ from deltactl.errors import (
     StorageError,
     explain_foreign,
     explain_rest,
+    join_reasons,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -177,12 +178,14 @@ def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
         memory_bytes=work.options.memory_bytes,
     )
     report = try_optimize(work.log, options, work.stoppable())
-    if report.plan.is_empty:
+    missing = report.plan.missing_partitions
+    if report.plan.is_empty and not missing:
         return _was_done(base)
     # Bytes that were read for bins without a commit.
     lost_bytes = sum(it.bytes for it in (*report.failures, *report.dropped))
     work.spending.add(bytes_read=lost_bytes, requests=0)
-    lost = {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
+    lost = dict.fromkeys(missing, "no file is in this partition any more")
+    lost |= {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
     base = replace(base, failed=lost, error=_find_lost(report))
     if lost and not report.versions:
         return base
@@ -206,6 +209,10 @@ def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
 
 def _find_lost(report: OptimizeReport) -> DeltactlError | None:
     lost = report.failures or report.conflicts
+    missing = report.plan.missing_partitions
+    if missing and report.error is None and not lost:
+        message = f"no file is in the partition {join_reasons(missing)} any more"
+        return ConflictError(message, hint="Rerun: another program removed its files.")
     if not lost or report.error is not None:
         return report.error
     files = format_count(sum(it.files for it in lost), "file was", "files were")

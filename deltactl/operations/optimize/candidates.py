@@ -60,7 +60,8 @@ class Candidates:
     ``mask`` are the files that may be rewritten; ``forced`` are rewritten in any case; ``settled``
     are outputs for the same target size. Only files of the same ``shapes`` get into one bin; those
     of shape 0 are decoded, or copied as usual. ``row_groups``: how many must be copied of each
-    file. ``left_alone`` counts the other files by reason.
+    file. ``left_alone`` counts the other files by reason. ``missing``: chosen partitions without a
+    file.
     """
 
     files: pa.Table
@@ -72,6 +73,7 @@ class Candidates:
     shapes: Integers
     row_groups: Integers
     left_alone: dict[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, files: pa.Table, groups: PartitionGroups) -> Candidates:
@@ -143,10 +145,11 @@ def find_candidates(
     _leave_two_texts(candidates, snapshot, log.warn)
     candidates.left_alone[f"not matched by {option('where')}"] = loaded.num_others
     if options.partitions is not None:
-        outside, unknown = _outside(candidates, snapshot, options.partitions)
+        outside, missing = _outside(candidates, snapshot, options.partitions)
         candidates.leave(outside, "in a partition not chosen")
-        if unknown and names is None and options.where is None:
-            log.warn(f"no file is in the partition {join_reasons(unknown)}")
+        if missing and names is None and options.where is None:
+            candidates.missing = tuple(missing)
+            log.warn(f"no file is in the partition {join_reasons(missing)}")
     _leave_untouched(candidates, log, snapshot, options)
     if options.skip_hot_ms is not None:
         times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()

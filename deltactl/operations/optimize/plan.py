@@ -52,7 +52,7 @@ class OptimizePlan:
     that are not decoded) and ``bin``, in the order of the output's rows.
     ``partitions`` has one row for each partition with a bin: ``partition``, ``files_before``,
     ``files_after``, ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files
-    by reason.
+    by reason; ``missing_partitions`` were chosen, but have no file.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
     bin is a cluster whose rows are shuffled between files.
@@ -71,6 +71,7 @@ class OptimizePlan:
     sizes_before: FileSizes
     sizes_after: FileSizes
     layout: LayoutPlan | None = None
+    missing_partitions: tuple[str, ...] = ()
 
     @property
     def num_bins(self) -> int:
@@ -170,6 +171,7 @@ def plan_optimize(
         sizes_before=count_sizes(candidates.sizes, rule.min_bytes),
         sizes_after=count_sizes(_sizes_after(candidates.sizes, bins, outputs), rule.min_bytes),
         layout=layout,
+        missing_partitions=candidates.missing,
     )
 
 

@@ -176,6 +176,51 @@ def test_a_partition_is_chosen_by_any_spelling_of_its_name(tmp_path: Path) -> No
     assert len(rows_of(tmp_path)) == 15
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("timestamp", "2024-01-01 12:00:00.123456"),
+        ("timestamp", "2024-01-01 12:00:00"),
+        ("timestamp_ntz", "2024-01-01T12:00:00.500"),
+        ("double", "1"),
+        ("double", "-0"),
+        ("integer", "05"),
+        ("boolean", "True"),
+        ("date", "2024-1-1"),
+        ("decimal(9,2)", "1.5"),
+    ],
+)
+def test_a_partition_is_optimized_whatever_form_its_value_has(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", kind)], partition_by=["p"])
+    for value in (text, None):
+        adds = [builder.write_file([{"id": n, "p": None}]) for n in range(3)]
+        for add in adds:
+            add["add"]["partitionValues"] = {"p": value}
+        builder.commit(*adds)
+    assert {action.state for action in only(run(tmp_path)).actions} == {"done"}
+    assert not only(run(tmp_path)).is_due
+    live = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files
+    assert live.num_rows == 2
+
+
+def test_a_partition_that_another_program_emptied_is_not_done(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
+    log = DeltaLog(LocalStore(str(tmp_path)), context.warn)
+    seen = Maintenance(MaintainOptions(only=frozenset({"optimize"})), FixedClock(NOW_MS))
+    seen.observe("t", log, QUICK, context)
+    seen.decide(["t"])
+    builder.remove(*(path for path, _ in builder.state.files if path.startswith("part=b")))
+    table = seen.act("t", log, context)
+    states = {action.partition: action.state for action in table.actions}
+    assert states == {"part=a": "done", "part=b": "failed"}
+    assert [(error.exit_code, error.message) for error in table.errors] == [
+        (4, "no file is in the partition part=b any more")
+    ]
+
+
 def test_one_budget_over_all_tables(tmp_path: Path) -> None:
     roots = [tmp_path / f"t{n}" for n in range(4)]
     for root in roots:
