@@ -83,7 +83,11 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
     if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
         return "Use a tool for Iceberg: this is an Iceberg table."
     if any(name.endswith(".parquet") for name in names):
-        return f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`."
+        return (
+            f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`. If it was a "
+            "table that lost _delta_log, restore _delta_log: after a conversion, deleted rows are "
+            "there again."
+        )
     return _GIVE
 
 

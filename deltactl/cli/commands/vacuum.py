@@ -10,9 +10,9 @@ from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
 from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
-from deltactl.cli.parsing.argv import name_table
+from deltactl.cli.options.declared import is_typed
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError, FileMissingError, StorageError
+from deltactl.errors import DeltactlError, FileMissingError, StorageError, UsageError
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
@@ -85,6 +85,11 @@ def command(
     elif flags.purge_quarantine:
         purge_quarantined(session, table, flags.yes, flags.looks, options.force_retention)
     else:
+        if is_typed(session.ctx, "quarantine_for_ms") and not options.quarantine:
+            raise UsageError(
+                "--quarantine-for needs --quarantine: without it, the files are deleted for good",
+                hint="Add --quarantine, or omit --quarantine-for.",
+            )
         confirm = None if flags.looks else _choose_confirmation(session, flags.yes, options)
         report = _run(session, table, options, confirm, flags)
         _warn(session, report)
@@ -155,11 +160,6 @@ def _run(
 
 
 def _warn(session: Session, report: VacuumReport) -> None:
-    missing = report.plan.missing
-    if len(missing):
-        files = format_count(len(missing), "live file does", "live files do")
-        hint = name_table("Run `deltactl check TABLE` for details", session.table)
-        session.output.warn(f"{files} not exist, such as {missing[0].as_py()!r}. {hint}")
     for path in report.came_back[:1]:
         files = format_count(len(report.came_back), "file was", "files were")
         session.output.warn(

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
 from deltactl.log.table_probe import find_inner_table, is_in_log
 from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -129,6 +130,10 @@ def _is_hidden_directory(part: str) -> bool:
     return part[:1] in ("_", ".") and "=" not in part
 
 
+# A conversion writes none of these.
+_NOTES_OF_TABLES: Final = ("clones/", "quarantine/", "runs/", "vacuum/")
+
+
 def _ensure_only_files(names: Iterable[str], where: str) -> None:
     for name in names:
         first, _, rest = name.partition("/")
@@ -147,6 +152,13 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
             raise UnsupportedFeatureError(
                 f"{where} is a Hudi table: {name!r} describes its files",
                 hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
+            )
+        if first == OWN_DIR and rest.startswith(_NOTES_OF_TABLES):
+            raise SafetyError(
+                f"{where} has no log, but {name!r} shows that it was a Delta table. Only the log "
+                "knows which files and rows are live: deleted rows would come back",
+                hint="Restore _delta_log from a backup. Or, if deleted rows may be in the new "
+                f"table, move the directory {OWN_DIR} elsewhere and rerun.",
             )
         last = name.rpartition("/")[2]
         if last.startswith("deletion_vector_") and last.endswith(".bin"):

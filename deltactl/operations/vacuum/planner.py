@@ -54,6 +54,7 @@ from deltactl.operations.vacuum.plan import (
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.operations.vacuum.spellings import (
     distinct_names,
+    ensure_not_moved,
     ensure_not_needed,
     find_missing,
     find_named,
@@ -304,6 +305,8 @@ class Planner:
                 self.store, unlisted["live"], listing, hidden, removes=found.num_rows > 0
             )
         ensure_not_needed(self.store, found, distinct_names(*unlisted.values()))
+        if sorting is None:  # else nothing is planned to be removed
+            ensure_not_moved(found, lost)
         return found, filters, _Log(scan, current, None), lost
 
     def _first_rebuildable(self) -> int:

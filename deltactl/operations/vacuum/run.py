@@ -70,6 +70,12 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
+    if len(plan.missing):  # before the question: a restore may need what would be removed
+        files = format_count(len(plan.missing), "live file does", "live files do")
+        context.warn(
+            f"{files} not exist, such as {plan.missing[0].as_py()!r}. Run `deltactl check TABLE` "
+            "for details"
+        )
     refusal = find_refusal(plan)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:

@@ -77,6 +77,35 @@ def find_missing(
     return live.filter(pc.invert(pc.is_in(live, value_set=found)))
 
 
+def ensure_not_moved(planned: pa.Table, missing: pa.ChunkedArray) -> None:
+    """Refuse planned files that may be missing live files in another directory.
+
+    A tool can have decoded the names of directories, or renamed them. The last parts of names
+    have a UUID.
+
+    ``planned`` are rows of ``FACTS``; ``missing`` are names of live files that do not exist.
+
+    Raises:
+        SafetyError: there is such a file.
+    """
+    if not len(missing):
+        return
+    places = pc.index_in(_last_parts(missing), value_set=_last_parts(planned["path"]))
+    moved = missing.filter(places.is_valid())
+    if len(moved):
+        at = places.drop_null()[0].as_py()
+        raise SafetyError(
+            f"{planned['path'][at].as_py()!r} would be removed, but it may be the live file "
+            f"{moved[0].as_py()!r}, which does not exist: their names differ only in the directory "
+            f"({len(moved):,} such live files)",
+            hint="Move such files to the names that the log has, then rerun; nothing was removed.",
+        )
+
+
+def _last_parts(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring_regex(names, "^.*/", "")
+
+
 def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) -> None:
     """Refuse planned files that may be needed files under another spelling.
 

@@ -343,6 +343,7 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
         ("--undo", "last", "--purge-quarantine"),
         ("--undo", "last", "--retain", "7d"),
         ("--purge-quarantine", "--yes", "--quarantine-for", "0h"),
+        ("--quarantine-for", "30d", "--yes"),
         ("--inventory", "x.csv", "--mode", "lite"),
         ("--dump-listing", "x.parquet", "--mode", "lite"),
         ("--dump-listing", "x.parquet", "--inventory", "y.parquet"),

@@ -332,6 +332,7 @@ def test_remains_of_a_log_are_not_built_upon(tmp_path: Path) -> None:
         ("metadata/v1.metadata.json", UnsupportedFeatureError, "Iceberg"),
         ("metadata/version-hint.text", UnsupportedFeatureError, "Iceberg"),
         (".hoodie/hoodie.properties", UnsupportedFeatureError, "Hudi"),
+        ("_deltactl/vacuum/1/run.json", SafetyError, "shows that it was a Delta table"),
         ("_spark_metadata/.0.crc", SafetyError, "stream: '_spark_metadata' lists"),
         ("deletion_vector_6.bin", SafetyError, "which rows are"),
         ("_x/ab/deletion_vector_6.bin", SafetyError, "which rows"),

@@ -57,6 +57,18 @@ def test_a_live_file_that_is_listed_under_another_name_stops_a_full_vacuum(
     assert scene.store.contents() == before
 
 
+def test_a_live_file_that_was_moved_to_another_directory_stops_a_full_vacuum() -> None:
+    """A backup tool can change the names of directories."""
+    scene, _, _ = scene_with("a", "b")
+    add_file(scene, "p=a/de.parquet")
+    rename(scene.store, "p=a/de.parquet", "p=A b/de.parquet")
+    before = scene.store.contents()
+    with pytest.raises(SafetyError, match="'p=A b/de.parquet' would be removed, but it may be"):
+        scene.vacuum(scene.dated(), orphans="all")
+    assert scene.store.contents() == before
+    assert len(scene.vacuum(scene.dated(), orphans="keep").plan.missing) == 1
+
+
 def test_it_does_not_stop_a_vacuum_that_would_remove_nothing() -> None:
     scene, [live], gone = scene_with("de", gone_days=2)
     rename(scene.store, live, live.replace("de", "DE"))
