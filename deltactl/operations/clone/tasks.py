@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,8 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
@@ -43,6 +45,7 @@ class CopySpec:
     """The values that all batches share. ``is_fresh``: the target had no files at the start.
 
     ``replaces``: also copy files that were replaced in the source after they were copied.
+    ``only_checks``: find the problems of the source files, and copy nothing.
     """
 
     source_uri: str
@@ -51,6 +54,7 @@ class CopySpec:
     source_options: Mapping[str, str] = field(repr=False)
     target_options: Mapping[str, str] = field(repr=False)
     replaces: bool = False
+    only_checks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     for name, new_name, size, before_ms in rows:
         info = facts.get(name)
         if name in elsewhere:
-            info = _look_elsewhere(name, spec)
+            (info,) = _open_elsewhere(name, spec).stat_many([posixpath.basename(name)])
         problem = _find_problem(name, info, size)
         times.append(0 if info is None else info.modified_ms)
         if info is None or problem is not None:
@@ -121,6 +125,17 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         ):
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)
+    # A copy may be the only good one. Vectors, whose sizes are not known, have no footer.
+    sized = {name for name, size in zip(task.sources, task.sizes, strict=True) if size is not None}
+    damaged = {
+        file.source_path: damage
+        for file in (*wanted, *outside)
+        if there.get(file.target_path) is not None and file.source_path in sized
+        if (damage := _find_damage(file, source, spec, is_elsewhere=file in outside)) is not None
+    }
+    problems |= damaged
+    if spec.only_checks or damaged:
+        return CopyResult(problems=problems)
     try:
         # Only this run writes to the target; an existing name has a file of another size.
         copied = copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
@@ -164,16 +179,27 @@ def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
     return {name: _MISSING for name, info in facts.items() if info is None}
 
 
-def _look_elsewhere(name: str, spec: CopySpec) -> FileInfo | None:
-    """Return the facts of a file on another kind of storage than the source."""
-    directory, last = posixpath.split(name)
-    (info,) = open_store(directory, spec.source_options).stat_many([last])
-    return info
+def _find_damage(
+    file: FileToCopy, source: Store, spec: CopySpec, *, is_elsewhere: bool
+) -> str | None:
+    """Return why a data file is not a readable Parquet file, by its footer."""
+    name = file.source_path
+    if is_elsewhere:
+        source, name = _open_elsewhere(name, spec), posixpath.basename(name)
+    try:
+        broken = find_broken_footers([parse_footer(source, name, file.size_bytes)])
+    except DataFileError as error:
+        return f"it {error.message}"
+    return f"it {broken[0].message}" if broken else None
+
+
+def _open_elsewhere(name: str, spec: CopySpec) -> Store:
+    """Open the directory of a file on another kind of storage than the source."""
+    return refuse_changes(open_store(posixpath.dirname(name), spec.source_options))
 
 
 def _copy_from_elsewhere(file: FileToCopy, target: Store, spec: CopySpec) -> CopiedFile:
-    directory, last = posixpath.split(file.source_path)
-    source = refuse_changes(open_store(directory, spec.source_options))
+    source, last = _open_elsewhere(file.source_path, spec), posixpath.basename(file.source_path)
     return copy_file(
         source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True
     )
@@ -212,34 +238,42 @@ def copy_all(
     ``copies`` are rows of ``COPY_SCHEMA``.
 
     Raises:
-        DataFileError: files of the source are missing, or have another size than in the log.
+        DataFileError: files of the source are missing, or have another size than in the log; or
+            files that would replace copies are damaged.
         SafetyError: files of the source were replaced after they were copied.
         InterruptedRunError: ``cancel`` was set.
         StorageError: a store failed.
     """
-    copied, problems = Copied(np.zeros(copies.num_rows, np.int64)), dict[str, str]()
-    tasks = _make_tasks(copies)
-    for _, result in context.results(partial(copy_files, spec), tasks):
-        copied.add(result)
-        problems |= result.problems
-    if context.is_cancelled:
-        raise InterruptedRunError(
-            "interrupted; no table was created, and the copied files are kept",
-            is_part_done=False,
-            hint="Rerun to copy the rest.",
-        )
-    if problems:
-        raise explain_missing(source, problems)
+    if spec.replaces:  # a batch must not replace copies if another batch has a damaged file
+        _copy(source, copies, replace(spec, only_checks=True), context)
+    copied = _copy(source, copies, spec, context)
     if copied.replaced:
         names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
         raise SafetyError(
             f"{format_count(len(copied.replaced), 'file', 'files')} of {source.uri} have another "
             f"modification time than when they were copied, such as {names}. A writer replaced "
             "them in place, or they were copied from elsewhere",
-            hint=f"Run `deltactl check {shlex.quote(source.uri)}`. To replace the copies too, "
-            f"also in earlier versions of the clone, add {option('full', True)}.",
+            hint=f"Run `deltactl check {shlex.quote(source.uri)} --files data`. To replace the "
+            f"copies too, also in earlier versions of the clone, add {option('full', True)}.",
         )
     target.sync_directories(copies["target"].to_pylist())
+    return copied
+
+
+def _copy(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) -> Copied:
+    """Run all batches; raise an error if the run was cancelled or a source file has a problem."""
+    copied, problems = Copied(np.zeros(copies.num_rows, np.int64)), dict[str, str]()
+    for _, result in context.results(partial(copy_files, spec), _make_tasks(copies)):
+        copied.add(result)
+        problems |= result.problems
+    if context.is_cancelled:
+        raise InterruptedRunError(
+            "interrupted; nothing was committed, and the copied files are kept",
+            is_part_done=False,
+            hint="Rerun to copy the rest.",
+        )
+    if problems:
+        raise explain_missing(source, problems)
     return copied
 
 
@@ -266,13 +300,14 @@ def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
 
 
 def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError:
-    """Return the error for files of the source that are missing or differ from the log."""
+    """Return the error for files of the source that are missing, damaged or not as in the log."""
     shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
     more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+    where = shlex.quote(source.uri)
     return DataFileError(
-        f"the clone was not created: {format_count(len(problems), 'file', 'files')} of "
-        f"{source.uri} cannot be read: {shown}{more}",
-        hint="See which versions have all their files with `deltactl describe-history "
-        f"{shlex.quote(source.uri)} --restorable`. If a vacuum removed the files during the run, "
-        "rerun with the latest version.",
+        f"nothing was committed: {format_count(len(problems), 'file', 'files')} of {source.uri} "
+        f"cannot be read: {shown}{more}",
+        hint=f"Run `deltactl check {where} --files data`. See which versions have all their files "
+        f"with `deltactl describe-history {where} --restorable`. If a vacuum removed the files "
+        "during the run, rerun with the latest version.",
     )

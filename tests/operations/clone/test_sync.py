@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import ConflictError, SafetyError, UsageError
+from deltactl.errors import ConflictError, DataFileError, SafetyError, UsageError
+from deltactl.operations.clone import tasks
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum.run import VacuumOptions
@@ -323,7 +324,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     copied = target.read(path)
     (info,) = source.stat_many([path])
     assert info is not None
-    source.put(path, copied[:-5] + b"x" + copied[-4:])
+    source.put(path, copied[:4] + b"x" + copied[5:])
     assert isinstance(source, MemoryStore)
     source.set_modified(path, info.modified_ms + shift_ms)
     if grows:
@@ -338,6 +339,25 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     assert (report.files_copied, report.files_added) == (1, 1 + grows)
     assert target.read(path) == source.read(path) != copied
     assert sync(source, target).is_done
+
+
+def test_no_copy_is_replaced_if_a_source_file_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_FILES_A_TASK", 1)
+    builder = memory_table()
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    source, target = builder.store, fresh_store()
+    sync(source, target)
+    copied = {path: target.read(path) for path in paths}
+    assert isinstance(source, MemoryStore)
+    for path in paths:
+        source.put(path, copied[path][:4] + b"x" + copied[path][5:])
+        source.set_modified(path, 3_600_000)
+    source.put(paths[1], b"x" * len(copied[paths[1]]))
+    with pytest.raises(DataFileError, match="not a Parquet file") as caught:
+        sync(source, target, full=True)
+    assert (paths[0] in caught.value.message, paths[1] in caught.value.message) == (False, True)
+    assert {path: target.read(path) for path in paths} == copied
+    assert Table("x", store=target).snapshot().version == 0
 
 
 @pytest.mark.parametrize("full", [False, True])
