@@ -26,7 +26,7 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
-from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, render_type
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, is_void, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
 _RULES: Final = ("delta.invariants", "delta.generationExpression")
@@ -250,13 +250,38 @@ def _warn_of_no_match(
 
 def _ensure_fits(current: Snapshot, target: Snapshot) -> None:
     """Refuse to mix files of two versions if they do not match the current schema."""
-    reason = _find_misfit(current.metadata, target.metadata) or _find_lost_feature(current, target)
+    reason = (
+        _find_misfit(current.metadata, target.metadata)
+        or _find_lost_columns(current.metadata, target.metadata)
+        or _find_lost_feature(current, target)
+    )
     if reason is not None:
+        options = f"--deep --version {target.version}"
         raise SafetyError(
             f"the files of version {target.version} do not fit the table as it is now: {reason}",
             hint=f"Restore the whole table, without {option('where')}, or choose a version that "
-            "has the schema of the latest version.",
+            "has the schema of the latest version. To read the old rows, run `deltactl clone "
+            f"{shlex.quote(current.store.uri)} NEW {options}`.",
         )
+
+
+def _find_lost_columns(current: Metadata, target: Metadata) -> str | None:
+    """Return the columns of the old files that readers would ignore.
+
+    If a nested field was dropped, the types of its column differ.
+    """
+    now = {column.physical_name for column in current.schema.fields}
+    lost = [
+        repr(column.name)
+        for column in target.schema.fields
+        if column.physical_name not in now and not is_void(column.type)
+    ]
+    if not lost:
+        return None
+    # With column mapping, a column that is added again has another name in files.
+    again = current.column_mapping_mode == "none"
+    add = ". Add them again before the restore" if again else ""
+    return f"it no longer has the columns {', '.join(lost)}, whose values would be lost{add}"
 
 
 def _find_lost_feature(current: Snapshot, target: Snapshot) -> str | None:
