@@ -60,7 +60,7 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
     if missing:
-        raise explain_missing(snapshot.store, {it.path: it.problem for it in missing})
+        raise explain_missing(snapshot.store, missing, context.warn)
 
 
 def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:

@@ -18,11 +18,19 @@ import pyarrow.compute as pc
 
 from deltactl.engine.cores import find_byte_counter
 from deltactl.engine.tasks import LazyTasks
-from deltactl.errors import DataFileError, InterruptedRunError, ObjectNotFoundError, SafetyError
+from deltactl.errors import (
+    DataFileError,
+    InterruptedRunError,
+    ObjectNotFoundError,
+    SafetyError,
+    Warn,
+)
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import cut_files
+from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.journal import describe_vacuums, find_past_vacuums, list_undos
 from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
@@ -273,7 +281,8 @@ def _copy(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) 
             hint="Rerun to copy the rest.",
         )
     if problems:
-        raise explain_missing(source, problems)
+        missing = tuple(Missing(name, problems[name]) for name in sorted(problems))
+        raise explain_missing(source, missing, context.warn)
     return copied
 
 
@@ -299,15 +308,18 @@ def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
     return LazyTasks([_MEMORY_A_TASK] * len(ranges), build, totals)
 
 
-def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError:
+def explain_missing(source: Store, missing: tuple[Missing, ...], warn: Warn) -> DataFileError:
     """Return the error for files of the source that are missing, damaged or not as in the log."""
-    shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
-    more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
     where = shlex.quote(source.uri)
+    past = find_past_vacuums(source, [it.path for it in missing], warn)
+    ways = [
+        *list_undos(source, past),
+        f"run `deltactl check {where} --files data` to see damaged files",
+        f"clone a version that has all its files: `deltactl describe-history {where} "
+        "--restorable` shows which",
+    ]
     return DataFileError(
-        f"nothing was committed: {format_count(len(problems), 'file', 'files')} of {source.uri} "
-        f"cannot be read: {shown}{more}",
-        hint=f"Run `deltactl check {where} --files data`. See which versions have all their files "
-        f"with `deltactl describe-history {where} --restorable`. If a vacuum removed the files "
-        "during the run, rerun with the latest version.",
+        f"nothing was committed: {format_count(len(missing), 'file', 'files')} of {source.uri} "
+        f"cannot be read: {list_missing(missing)}{describe_vacuums(past)}",
+        hint=f"Do one of these: {'; '.join(ways)}.",
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -34,7 +33,12 @@ from deltactl.operations.restore.vacuums import (
 )
 from deltactl.operations.restored_state import RestoreCommit, restored_state
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.journal import PastVacuum, find_past_vacuums
+from deltactl.operations.vacuum.journal import (
+    PastVacuum,
+    describe_vacuums,
+    find_past_vacuums,
+    list_undos,
+)
 from deltactl.operations.vacuum_commits import (
     describe_start,
     find_open_vacuums,
@@ -157,18 +161,14 @@ def _find_refusal(
 
 def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
-    log, where = versions.log, shlex.quote(versions.log.uri)
+    log = versions.log
     paths = [it.path for it in plan.missing]
     past = find_past_vacuums(log.store, paths, log.warn)
     message = (
         f"{format_count(len(paths), 'file', 'files')} of version {plan.target_version} cannot be "
         f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
     )
-    ways = [
-        f"run `deltactl vacuum {where} --undo {it.run_id}`, which restores {len(it.restorable):,}"
-        for it in past
-        if len(it.restorable)
-    ]
+    ways = list_undos(log.store, past)
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
         ways.append(f"restore version {whole}, the nearest version that has all its files")
@@ -182,11 +182,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
 
 def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:
     if past:
-        texts = [
-            f"vacuum {it.run_id} of {format_timestamp(it.started_ms)} removed {it.num_files:,}"
-            for it in past
-        ]
-        return f"; {', '.join(texts)}"
+        return describe_vacuums(past)
     log = versions.log
     ended = log.retry_after_cleanup(lambda: find_vacuum_commits(log, plan.target_version))
     if not ended:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -280,3 +281,22 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
     except DeltactlError as error:
         warn(f"it is not known which vacuum removed the files: {error.message}")
     return tuple(found)
+
+
+def describe_vacuums(past: Iterable[PastVacuum]) -> str:
+    """Return the end of a message about missing files: the vacuums that removed them."""
+    texts = (
+        f"; vacuum {it.run_id} of {format_timestamp(it.started_ms)} removed {it.num_files:,}"
+        for it in past
+    )
+    return "".join(texts)
+
+
+def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:
+    """Return the remedies for missing files that an undo of a vacuum restores."""
+    command = f"deltactl vacuum {shlex.quote(store.uri)} --undo"
+    return [
+        f"run `{command} {it.run_id}`, which restores {len(it.restorable):,}"
+        for it in past
+        if len(it.restorable)
+    ]
