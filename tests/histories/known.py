@@ -22,7 +22,7 @@ NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS: Final = True
 """delta-rs 1.6.6 writes the path ``a:b=1/x.parquet`` as it is. By RFC 3986 that is a URI with the
 scheme ``a``: neither delta-rs nor Spark reads the table then; DuckDB and deltactl do."""
 
-FINDINGS_OF_DELTA_RS: Final = frozenset({"PATH_ENCODING"})
+FINDINGS_OF_DELTA_RS: Final = frozenset({"PATH_ENCODING", "PATH_ENCODING_DOUBTFUL"})
 """delta-rs 1.6.6 removes files that Spark added with non-ASCII paths by another text: rows stay."""
 
 
