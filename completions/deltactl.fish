@@ -235,7 +235,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l progress -r 
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l help-all -d 'Show all options and the exit statuses.'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -s h -l help -d 'Show this message and exit.'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -a '(__fish_complete_directories)'
-complete -c deltactl -n '__fish_seen_subcommand_from maintain' -l only -r -d 'Run only these actions, separated by commas. Possible values: optimize,checkpoint,manifest,log-cleanup,vacuum. Actions that the policy does not enable never run'
+complete -c deltactl -n '__fish_seen_subcommand_from maintain' -l only -r -d 'Run only these actions, separated by commas. Possible values: manifest,vacuum,optimize,checkpoint,log-cleanup. Actions that the policy does not enable never run'
 complete -c deltactl -n '__fish_seen_subcommand_from maintain' -l budget -r -d 'Limit for all tables together: input bytes (20GiB), time (30min) or requests (5000requests). May be repeated'
 complete -c deltactl -n '__fish_seen_subcommand_from maintain' -l no-lease -d 'Ignore leases: run even if another run is working on a table'
 complete -c deltactl -n '__fish_seen_subcommand_from maintain' -l memory -r -d 'Memory limit of the process'

@@ -29,7 +29,7 @@ def test_the_daily_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     builder.append(*([{"id": n, "day": "ab"[n % 2]}] for n in range(8)))
     recipe = daily_recipe()
-    assert [words[0] for words in recipe] == ["optimize", "generate-manifest", "vacuum"]
+    assert [words[0] for words in recipe] == ["vacuum", "optimize", "generate-manifest"]
     assert run(["generate-manifest", "events"]) == 0
     for words in recipe:
         assert run([word.replace("s3://lake/events", "events") for word in words]) == 0

@@ -35,8 +35,9 @@ def run_after_commit(
     succeeded. The properties after the commit count, also those that it or another writer changed.
 
     ``after`` is the state with the commit, the last of several. ``files_changed`` says whether the
-    commit added or removed files; commits of a vacuum do not. With ``keeps_history``, old versions
-    must be kept: the log is then not cleaned up. These steps are not cancelled.
+    commit added or removed files; commits of a vacuum do not. With ``keeps_history``, also that of
+    the context, old versions must be kept: the log is then not cleaned up. These steps are not
+    cancelled.
 
     Returns:
         The version that was checkpointed, or ``None``.
@@ -64,7 +65,7 @@ def run_after_commit(
     except Exception as error:
         context.warn(f"version {version} is committed, but its checkpoint was not written: {error}")
         return None
-    if properties.expired_log_cleanup and not keeps_history:
+    if properties.expired_log_cleanup and not (keeps_history or context.keeps_history):
         try:
             options = CheckpointOptions(cleanup_only=True, if_enabled=True)
             for name, reason in run(options).failed:

@@ -52,6 +52,7 @@ class RunContext:
             it too, before its changes.
         on_refusal: is called in a dry run if a safety rule would refuse the real run.
         run_id: is written into the commits of the run; ``None`` if there is none.
+        keeps_history: whether the log is not cleaned up after commits.
     """
 
     warn: Warn
@@ -64,6 +65,7 @@ class RunContext:
     begin_changes: Callable[[], None] = do_nothing
     on_refusal: Callable[[], None] = do_nothing
     run_id: str | None = None
+    keeps_history: bool = False
 
     @classmethod
     def of(

@@ -52,7 +52,10 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TableWork:
-    """The work on one table: its observation, and the budget."""
+    """The work on one table: its observation, and the budget.
+
+    ``owes_vacuum``: a vacuum is due and not finished, so the commits that it reads must stay.
+    """
 
     log: DeltaLog
     facts: TableFacts
@@ -63,6 +66,7 @@ class TableWork:
     outcomes: list[Outcome] = field(default_factory=list)
     left: list[Action] = field(default_factory=list)
     counts_requests: bool = True
+    owes_vacuum: bool = False
 
     def run(self, actions: Sequence[Action]) -> None:
         """Run the actions; actions that are not done are in ``left``, with the reason."""
@@ -75,9 +79,11 @@ class TableWork:
                 continue
             outcome = self._try(group)
             self.outcomes.append(outcome)
+            if outcome.name == "vacuum":
+                self.owes_vacuum = outcome.error is not None or outcome.is_stopped
             if self._needs_manifests(outcome, pending):
-                pending.insert(0, [_follow_up(self.facts.table)])
-                pending.sort(key=lambda rest: rest[0].order)
+                rest = sum(group[0].name == "optimize" for group in pending)
+                pending.insert(rest, [_follow_up(self.facts.table)])
 
     @property
     def is_cancelled(self) -> bool:
@@ -91,6 +97,8 @@ class TableWork:
         failed = next((it.name for it in self.outcomes if _is_broken(it)), None)
         if failed is not None and group[0].name in _DELETING:
             return f"{failed} failed, and after a failure maintain deletes nothing"
+        if self.owes_vacuum and group[0].name == "log-cleanup":
+            return "the vacuum was not finished, and it needs the commits"
         return self.spending.find_used_up(predicted.bytes_read, predicted.requests or 0)
 
     def _needs_manifests(self, outcome: Outcome, pending: Sequence[Sequence[Action]]) -> bool:
@@ -147,9 +155,10 @@ def _is_broken(outcome: Outcome) -> bool:
 def _group(actions: Sequence[Action]) -> Iterator[list[Action]]:
     """Yield the actions of each call: whole partitions of an optimize, then each limited one."""
     whole = [a for a in actions if a.name == "optimize" and not a.is_part]
-    if whole:
-        yield whole
     for action in actions:
+        if action.name == "optimize" and whole:
+            yield whole
+            whole = []
         if action.name != "optimize" or action.is_part:
             yield [action]
 
@@ -177,7 +186,8 @@ def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
         max_bytes=work.spending.bytes_left if places_rows else base.predicted.bytes_read,
         memory_bytes=work.options.memory_bytes,
     )
-    report = try_optimize(work.log, options, work.stoppable())
+    context = replace(work.stoppable(), keeps_history=work.owes_vacuum)
+    report = try_optimize(work.log, options, context)
     missing = report.plan.missing_partitions
     if report.plan.is_empty and not missing:
         return _was_done(base)

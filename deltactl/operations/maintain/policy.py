@@ -16,10 +16,15 @@ from deltactl.option_fields import ensure_declared, setting
 from deltactl.protocol.column_names import Columns
 from deltactl.units import Duration, SizeBytes
 
-ActionName: TypeAlias = Literal["optimize", "checkpoint", "manifest", "log-cleanup", "vacuum"]
+ActionName: TypeAlias = Literal["manifest", "vacuum", "optimize", "checkpoint", "log-cleanup"]
 
 ACTIONS: Final[tuple[ActionName, ...]] = get_args(ActionName)
-"""All actions, in the safe order: actions that delete files are last."""
+"""All actions, in the safe order.
+
+The vacuum is before all actions that may clean up the log, also after their commits: it finds
+removed files in the commits. What it deletes expired before the run. Manifests are before it, as it
+keeps the files that they list.
+"""
 
 
 def to_actions(actions: str | Collection[str]) -> frozenset[ActionName]:

@@ -1,7 +1,7 @@
 """``maintain``: observe all tables, decide over all of them, act on each, report.
 
 observe (log, at most one listing) -> rank by benefit per cost, cut at the budget -> for each table
-optimize, checkpoint, manifest, log cleanup, vacuum -> compare what was predicted and measured.
+manifest, vacuum, optimize, checkpoint, log cleanup -> compare what was predicted and measured.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Maintenance:
             log, observation.facts, observation.policy, self.options, self.spending,
             replace(context, run_id=holder.run_id),
             counts_requests=self.options.jobs == 1,
+            owes_vacuum=any(action.name == "vacuum" for action in (*chosen, *left)),
         )  # fmt: skip
         with lease if self.options.lease else nullcontext():
             work.run(chosen)

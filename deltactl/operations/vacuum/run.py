@@ -104,8 +104,9 @@ def vacuum_table(
             run.state,
             context,
             files_changed=False,
-            # The kept versions need their commits too.
-            keeps_history=bool(options.keep_versions) or options.keep_last is not None,
+            # The kept versions need their commits, and a rerun finds in them what is left.
+            keeps_history=bool(options.keep_versions or report.failures)
+            or options.keep_last is not None,
         )
     return report
 

@@ -54,8 +54,8 @@ def test_an_error_names_its_source(key: str, text: str) -> None:
         read(**{key: text})
 
 
-def test_the_safe_order_deletes_last() -> None:
-    assert ACTIONS == ("optimize", "checkpoint", "manifest", "log-cleanup", "vacuum")
+def test_the_safe_order_vacuums_before_the_log_can_be_cleaned_up() -> None:
+    assert ACTIONS == ("manifest", "vacuum", "optimize", "checkpoint", "log-cleanup")
     assert to_actions("") == frozenset()
 
 

@@ -116,13 +116,16 @@ def operations_of(root: Path) -> list[str]:
 def test_everything_that_is_due_in_the_safe_order(tmp_path: Path) -> None:
     properties = {"delta.logRetentionDuration": "interval 2 days"}
     builder = build(tmp_path, commits=30, properties=properties)
-    builder.checkpoint()
-    builder.remove(next(iter(builder.state.files))[0])
-    for number in range(10):
+    gone = next(iter(builder.state.files))[0]
+    builder.remove(gone)
+    for number in range(11):
         builder.append([{"id": 100 + number, "part": "a"}])
+        if not number:
+            builder.checkpoint()
     age(tmp_path)
     table = only(run(tmp_path, policy=QUICK))
-    assert [o.name for o in table.outcomes] == ["optimize", "checkpoint", "log-cleanup", "vacuum"]
+    assert [o.name for o in table.outcomes] == ["vacuum", "optimize", "checkpoint", "log-cleanup"]
+    assert not (tmp_path / gone).exists()  # the commit that removed it is cleaned up
     assert all(action.state == "done" for action in table.actions)
     by_name = {outcome.name: outcome for outcome in table.outcomes}
     # The commits of optimize and vacuum are followed by a checkpoint and a log cleanup themselves.
@@ -324,12 +327,41 @@ def test_a_table_that_is_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
     ).outcomes
 
 
-@pytest.mark.usefixtures("trusted_clock")
-def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
-    builder = build(tmp_path)
+def _build_expired(root: Path) -> tuple[TableBuilder, list[str]]:
+    """Return a table with a removed file, the first one, and expired log files."""
+    builder = build(root, properties={"delta.logRetentionDuration": "interval 2 days"})
     live = [path for path, _ in builder.state.files]
     builder.remove(live[0])
+    builder.append([{"id": 99, "part": "a"}])
+    builder.checkpoint()
+    age(root)
+    return builder, live
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_the_log_is_kept_if_the_vacuum_was_not_finished(tmp_path: Path) -> None:
+    """Only the commits name what the vacuum must delete, and a commit of optimize cleans up."""
+    builder, live = _build_expired(tmp_path)
+    for number in range(8):  # the checkpoint after the commit of optimize is due
+        builder.append([{"id": 100 + number, "part": "a"}])
     age(tmp_path)
+    clock = FixedClock(NOW_MS)
+    with hold_lease(builder.store, "vacuum", Holder.here("o", clock), clock=clock, warn=print):
+        table = only(run(tmp_path))
+    assert {it.name: it.state for it in table.actions} == {
+        "vacuum": "failed",
+        "optimize": "done",
+        "checkpoint": "done",
+        "log-cleanup": "left",
+    }
+    assert (tmp_path / commit_path(0)).exists()
+    assert not only(run(tmp_path)).errors
+    assert not (tmp_path / live[0]).exists()
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
+    _, live = _build_expired(tmp_path)
     (tmp_path / live[-1]).write_bytes(b"no parquet")
     table = only(run(tmp_path))
     failed = [action for action in table.actions if action.state == "failed"]
@@ -337,8 +369,8 @@ def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     [outcome] = [outcome for outcome in table.outcomes if outcome.name == "optimize"]
     assert outcome.versions  # the other partition is committed
     reasons = {action.name: action.why_left for action in table.left}
-    assert reasons["vacuum"] == "optimize failed, and after a failure maintain deletes nothing"
-    assert (tmp_path / live[0]).exists()
+    assert reasons["log-cleanup"] == "optimize failed, and after a failure maintain deletes nothing"
+    assert not (tmp_path / live[0]).exists()  # the vacuum was before
     assert [error.exit_code for error in table.errors] == [1]
 
 
