@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,11 +24,12 @@ from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.output.sections import describe_to_do
 from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.session import Session
+from deltactl.cli.settings.sources import Setting, find_setting
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.maintain.options import MaintainOptions
-from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy
 from deltactl.option_fields import output_option, selection_option
 from deltactl.units import format_count
 
@@ -49,6 +50,9 @@ class _Fleet:
 
 SETTINGS: Final = (MaintainPolicy,)
 """Options that only settings have."""
+
+_UNUSED: Final = ("quarantine", "keep-last", "retain")
+_OFF: Final = ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,7 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     jobs = fleet.run.options.jobs
     children = {table: session.for_table(table, session.output, jobs) for table in tables}
     policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
+    _warn_of_unused(session, policies, fleet.run.options)
 
     def look(table: str) -> None:
         session.raise_if_cancelled()
@@ -225,6 +230,28 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
 
     with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-look") as pool:
         list(pool.map(look, tables))
+
+
+def _warn_of_unused(
+    session: Session, policies: Mapping[str, MaintainPolicy], options: MaintainOptions
+) -> None:
+    """Warn once of settings by which ``vacuum`` would keep more than maintain does."""
+    unused: dict[str, None] = {}
+    for table, policy in policies.items():
+        if "vacuum" not in (options.only or ACTIONS) or "vacuum" not in policy.actions:
+            continue
+        sources = session.settings.sources_for("vacuum", table)
+        found: dict[str, Setting | None] = {key: find_setting(sources, key) for key in _UNUSED}
+        if policy.retain is not None:  # its own, or one that both use
+            found.pop("retain")
+        places = (it.place for it in found.values() if it and it.text.strip().lower() not in _OFF)
+        unused |= dict.fromkeys(places)
+    if unused:
+        session.output.warn(
+            f"maintain does not use these settings of vacuum: {', '.join(unused)}. It deletes for "
+            "good what has passed the retention. To delete less, set `retain` in the section "
+            "[maintain], or omit vacuum from its `actions` and run `deltactl vacuum`"
+        )
 
 
 def _sum_up(fleet: _Fleet) -> dict[str, Any]:

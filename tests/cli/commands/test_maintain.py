@@ -166,6 +166,35 @@ def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, s
     assert not (lake / "a" / commit_path(13)).exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "variable", "unused"),
+    [
+        ("quarantine = true\nretain = '30d'", "", ["vacuum.quarantine", "vacuum.retain"]),
+        ("quarantine = false\nmax-files = 5", "", []),
+        ("retain = '30d'\n[maintain]\nretain = '20d'", "", []),
+        ("keep-last = 5\n[maintain]\nactions = 'optimize'", "", []),
+        ("", "5", ["DELTACTL_KEEP_LAST"]),
+    ],
+)
+def test_settings_of_vacuum_that_are_not_used_are_named_once(
+    lake: Path,
+    cli: RunCli,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    variable: str,
+    unused: list[str],
+) -> None:
+    monkeypatch.setenv("DELTACTL_KEEP_LAST", variable)
+    (lake / "deltactl.toml").write_text(f"[vacuum]\n{text}\n")
+    monkeypatch.setenv("DELTACTL_CONFIG", "deltactl.toml")
+    ran = cli("maintain", "a", "b", "--dry-run")
+    assert ran.code == 0
+    assert ran.err.count("does not use these settings of vacuum") == bool(unused)
+    assert all(key in ran.err for key in unused)
+    other = cli("maintain", "a", "--only", "optimize", "--dry-run")
+    assert "does not use" not in other.err
+
+
 def test_metrics_of_tables_on_which_the_command_was_not_called(
     lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
