@@ -21,7 +21,12 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         DeltactlError: there is no such run, or files cannot be restored.
     """
     from deltactl.cli.pages.vacuum import describe_undo
-    from deltactl.operations.vacuum.journal import WITHOUT_UNDO, undo_vacuum
+    from deltactl.operations.vacuum.journal import (
+        NAME_IN_USE,
+        WITHOUT_UNDO,
+        quarantine_name,
+        undo_vacuum,
+    )
 
     report = undo_vacuum(
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
@@ -31,7 +36,14 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         path, reason = next(iter(report.impossible.items()))
         count = format_count(len(report.impossible), "file", "files")
         said = f"{count} cannot be restored: {path}: {reason}"
-        error = FileMissingError(said, hint=WITHOUT_UNDO)
+        hint = WITHOUT_UNDO
+        if reason == NAME_IN_USE:
+            kept = quarantine_name(report.run_id, path)
+            hint = (
+                f"Move the file that is now in {path!r} to another directory, if no version needs "
+                f"it, and rerun: the file that the vacuum removed is in {kept!r}."
+            )
+        error = FileMissingError(said, hint=hint)
     session.present(
         lambda: describe_undo(report), error=error, dry_run=dry_run, result=report.to_dict()
     )

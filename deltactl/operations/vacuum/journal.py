@@ -39,6 +39,7 @@ WITHOUT_UNDO: Final = (
     "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
     "describe-history TABLE --restorable` shows which versions have all their files."
 )
+NAME_IN_USE: Final = "another file has its name now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +197,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     there = {info.name for info in store.stat_many(planned) if info is not None}
     deleted = [name for name in planned if name not in stored | there]
     lost = _undelete(store, deleted, dry_run=True)
-    impossible = {name: _reason(record, error) for name, error in lost.items()}
-    impossible |= {
-        name: "another file has its name now" for name in planned if name in stored & there
-    }
+    impossible = {name: NAME_IN_USE for name in planned if name in stored & there}
+    impossible |= {name: _reason(record, error) for name, error in lost.items()}
     num_in_place = len(there - stored)
     moved = [name for name in planned if name in stored and name not in there]
     kept = [name for name in deleted if name not in lost]

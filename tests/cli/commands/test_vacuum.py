@@ -140,6 +140,11 @@ def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: Tabl
             f"{lost['path']!r}\nhint: Run `deltactl vacuum events --undo {run}`, which moves the "
             "files back.\nnote: See `deltactl explain SAFETY`.\n",
         )
+    table.store.put(lost["path"], b"other")
+    undone = cli("vacuum", "events", "--undo", run)
+    assert undone.code == 1
+    assert f"vacuum removed is in '_deltactl/quarantine/{run}/{lost['path']}'." in undone.err
+    table.store.delete_many([lost["path"]])
     assert cli("vacuum", "events", "--undo", run).code == 0
 
 
