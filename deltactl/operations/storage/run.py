@@ -5,6 +5,9 @@ One listing, or an inventory, and one pass over the log, as for a dry run of a f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 import pyarrow as pa
 
 from deltactl.errors import SafetyError
@@ -17,6 +20,7 @@ from deltactl.operations.storage.options import StorageOptions
 from deltactl.operations.storage.reasons import find_reasons, has_role, sum_reasons
 from deltactl.operations.storage.report import Reason, StorageReport, Use
 from deltactl.operations.vacuum.candidates import Listing, Sorting, list_facts
+from deltactl.operations.vacuum.kept_files import OtherTables, reads_iceberg
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.run import open_planner
@@ -29,7 +33,8 @@ def survey_storage(
     """Report the files below the root of a table. What a vacuum removes depends on ``orphans``.
 
     Raises:
-        DeltactlError: as for a dry run of ``vacuum``; or the inventory cannot be read.
+        DeltactlError: as for a dry run of ``vacuum``, except that a shallow clone that cannot be
+            read only warns; or the inventory cannot be read.
     """
     return log.retry_after_cleanup(lambda: _survey(log, options, context, orphans))
 
@@ -39,8 +44,25 @@ def _survey(
 ) -> StorageReport:
     vacuum_options = VacuumOptions(mode="full", inventory=options.inventory)
     planner, _ = open_planner(log, vacuum_options, orphans, context)
+    planner.read_others = cache(lambda: list(_read_others(planner)))
     listing = _list(log, options, context)
     return _report(planner, listing, planner.sort_files(listing), options)
+
+
+def _read_others(planner: Planner) -> Iterator[pa.ChunkedArray]:
+    """Yield the names that other tables reference; a clone that cannot be read only warns."""
+    context = planner.context
+    tables = OtherTables(planner.snapshot, context.storage_options, context.warn)
+    for note in planner.clones:
+        try:
+            yield from tables.names_for_clones([note])
+        except SafetyError as error:
+            context.warn(
+                f"{error.message}. Its files are counted as if it did not use them, but a vacuum "
+                "would be refused"
+            )
+    if reads_iceberg(planner.snapshot):
+        yield from tables.names_for_iceberg()
 
 
 def _list(log: DeltaLog, options: StorageOptions, context: RunContext) -> Listing:

@@ -162,6 +162,18 @@ def test_every_reason() -> None:
     assert survey(cloned()).reasons[Reason.NEEDED_ELSEWHERE].files == 2
 
 
+def test_a_clone_that_cannot_be_read_only_warns() -> None:
+    scene = Scene()
+    used, _ = scene.append(60, "a", "b")
+    clone = scene.clone(50, used)
+    scene.remove(40, used)
+    clone.store.delete_many([name for names in clone.store.walk() for name in names])
+    assert survey(scene).reasons[Reason.REMOVABLE].files == 1
+    (said,) = scene.said
+    assert f"shallow clone '{clone.store.uri}'" in said
+    assert "but a vacuum would be refused" in said
+
+
 @pytest.mark.parametrize("forgets", [False, True])
 def test_versions_that_removed_files(forgets: bool) -> None:
     scene = partitioned()
