@@ -219,6 +219,19 @@ class DeltaLog:
         if not self.exists:
             raise no_table_error(self.store)
 
+    def ensure_newest(self) -> None:
+        """List the whole log, unless this was done; refuse if its newest commits were lost.
+
+        Raises:
+            NotATableError: there is no log.
+            LogGapError: ``_last_checkpoint`` names a later version than the listing has.
+        """
+        from deltactl.log.segment import list_whole
+
+        if self._listing is None or self._listing.start_version:
+            self._listing = list_whole(self.list_from, self.store, self.warn)
+        self.ensure_exists()
+
     @property
     def commit_files(self) -> Mapping[int, FileInfo]:
         """Return the commits in the log by version."""
@@ -471,7 +484,8 @@ class DeltaLog:
         The ``visitors`` get the commits after the checkpoint, which are read anyway.
 
         If nothing was listed yet, the files from the last checkpoint on are listed. If a log
-        cleanup removes listed files meanwhile, they are listed again.
+        cleanup removes listed files meanwhile, they are listed again. If the newest commits were
+        lost, a read-only log warns.
 
         Raises:
             NotATableError: there is no log.
@@ -483,7 +497,12 @@ class DeltaLog:
 
         def load() -> Snapshot:
             if self._listing is None:
-                self._listing = list_from_hint(self.list_from, self.store, self.warn, version)
+                listing, lost = list_from_hint(self.list_from, self.store, self.warn, version)
+                if lost is not None and not self._is_read_only:
+                    raise lost
+                if lost is not None:
+                    self.warn(f"{lost.message}. {lost.hint}")
+                self._listing = listing
             return load_snapshot(
                 self.reader,
                 version,

@@ -11,6 +11,7 @@ from deltactl.errors import MissingLogFileError, ObjectNotFoundError
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.committers.committer import CommitTail
 from deltactl.protocol.names import (
+    LAST_CHECKPOINT,
     LOG_DIR,
     CheckpointFile,
     ChecksumFile,
@@ -42,6 +43,8 @@ class LogListing:
     checksums: dict[int, FileInfo] = field(default_factory=dict)
     published_through: int | None = None
     """The version up to which all commits are published; ``None``: all are."""
+    has_hint: bool = False
+    """Whether there is a ``_last_checkpoint``."""
 
     def add_tail(self, tail: CommitTail) -> None:
         """Add the commits that a committer knows, and drop what is not part of its table.
@@ -135,6 +138,7 @@ def _list_once(store: Store, start_version: int) -> LogListing:
         if commit is not None:
             listing.commits[commit] = info
             continue
+        listing.has_hint |= name == LAST_CHECKPOINT
         match parse_log_name(name):
             case ChecksumFile(version):
                 listing.checksums[version] = info

@@ -54,16 +54,57 @@ class LogSegment:
 
 def list_from_hint(
     list_from: Callable[[int], LogListing], store: Store, warn: Warn, version: int | None = None
-) -> LogListing:
-    """List from the checkpoint in ``_last_checkpoint``; from 0 if ``version`` needs older files."""
+) -> tuple[LogListing, LogGapError | None]:
+    """List from the checkpoint in ``_last_checkpoint``; from 0 if ``version`` needs older files.
+
+    Also return an error if the newest commits were lost.
+    """
+    # Before the listing: all commits that this file can name must then be in the listing.
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
         listing = list_from(hinted)
         # A newer one is enough: a log cleanup may have deleted that of an outdated file.
         if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
-            return listing
-        warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")
-    return list_from(0)
+            return listing, None
+        if listing.latest_version is not None:
+            warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")
+    listing = list_from(0)
+    return listing, find_lost_commits(listing, hinted, store.uri)
+
+
+def list_whole(list_from: Callable[[int], LogListing], store: Store, warn: Warn) -> LogListing:
+    """List the whole log, and compare it with ``_last_checkpoint``.
+
+    Raises:
+        LogGapError: the newest commits were lost.
+    """
+    listing = list_from(0)
+    hinted = read_hint(store, warn) if listing.has_hint else None
+    if find_lost_commits(listing, hinted, store.uri) is None:
+        return listing
+    listing = list_from(0)  # they may have been written after the listing
+    if (lost := find_lost_commits(listing, hinted, store.uri)) is not None:
+        raise lost
+    return listing
+
+
+def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> LogGapError | None:
+    """Return an error if ``_last_checkpoint`` names a version after the latest of the listing.
+
+    A checkpoint is written after its commit, so commits were lost. A commit after older ones would
+    begin another history, and a vacuum would delete the data files of the lost commits.
+    """
+    latest = listing.latest_version
+    if hinted is None or latest is None or hinted <= latest:
+        return None
+    first = latest + 1
+    missing = f"commit {first} is" if hinted == first else f"commits {first} to {hinted} are"
+    return LogGapError(
+        f"the newest commit is {latest}, but _last_checkpoint names version {hinted}: "
+        f"{missing} missing",
+        hint="Restore the commits from a backup. Or, if they are lost for good, run "
+        f"`deltactl check {shlex.quote(where)} --fix last-checkpoint`, then rerun.",
+    )
 
 
 def select_segment(

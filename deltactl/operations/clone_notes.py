@@ -139,7 +139,7 @@ def find_notes(
     with suppress(DeltactlError):
         clone = open_store(address, storage_options)
         spellings.add(clone.uri)
-        table_id = DeltaLog(clone, ignore_warning).snapshot().metadata.id
+        table_id = DeltaLog(clone, ignore_warning).read_only().snapshot().metadata.id
     if found := tuple(note for note in notes if note.clone_uri in spellings):
         return tuple(note for note in found if note.clone_id != table_id) or found
     noted = ", ".join(note.clone_uri for note in notes)

@@ -25,7 +25,7 @@ def _compacted(builder: TableBuilder) -> None:
 
 def _misleading_hint(builder: TableBuilder) -> None:
     builder.checkpoint(_half(builder))
-    builder.hint(builder.version + 7)
+    builder.hint(builder.version)
 
 
 def _forgotten(builder: TableBuilder) -> None:

@@ -26,7 +26,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_readable, is_valid
-from deltactl.log.segment import LogSegment, select_segment
+from deltactl.log.segment import LogSegment, find_lost_commits, select_segment
 from deltactl.log.snapshot import Snapshot, load_segment, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
@@ -61,11 +61,13 @@ class HintVerdict:
     """The result of the check of `_last_checkpoint`: its version and its problem.
 
     ``is_missing``: the file does not exist. Then readers are slower, but read correct data.
+    ``is_ahead``: the newest commits, up to this version, were lost.
     """
 
     version: int | None
     problem: str | None
     is_missing: bool = False
+    is_ahead: bool = False
 
 
 def check_checkpoints(log: DeltaLog) -> list[Verdict]:
@@ -210,6 +212,8 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     if version is None:
         missing = f"{HINT_NAME} is missing" if usable else None
         return HintVerdict(None, missing, is_missing=missing is not None)
+    if (lost := find_lost_commits(log.listing, version, log.uri)) is not None:
+        return HintVerdict(version, lost.message, is_ahead=True)
     if not any(c.version == version for c in usable):
         return HintVerdict(
             version, f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"

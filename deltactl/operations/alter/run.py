@@ -120,7 +120,7 @@ def try_alter(
 def _make_plan(
     log: DeltaLog, options: AlterOptions, context: RunContext
 ) -> tuple[Snapshot, AlterPlan]:
-    log.ensure_exists()
+    log.ensure_newest()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:

@@ -192,7 +192,11 @@ def check_last_checkpoint(
 ) -> None:
     """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
     verdict = check_hint(log, broken)
-    if verdict.problem is not None:
+    if verdict.problem is not None and verdict.is_ahead:
+        version = log.latest_version + 1
+        file = DeltaLog.commit_file(version)
+        findings.add("LOG_GAP", verdict.problem, version=version, file=file)
+    elif verdict.problem is not None:
         _add_optional(
             findings,
             ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),

@@ -145,7 +145,7 @@ class _Job:
         self._log, self._options, self._context = log, options, context
         self.cleans = options.cleanup or options.cleanup_only
         if self.cleans:
-            log.ensure_exists()  # lists the whole log
+            log.ensure_newest()  # lists the whole log
         self.snapshot = log.snapshot(options.version)
         published = log.listed.published_through
         if published is not None and published < self.snapshot.version:

@@ -86,7 +86,7 @@ def _plan(
     source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
 ) -> tuple[Snapshot, Update]:
     target.update()
-    target.ensure_exists()
+    target.ensure_newest()
     current, snapshot = target.snapshot(), load_source(source, options)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)

@@ -155,7 +155,7 @@ def _plan(
     source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
 ) -> tuple[Update, CloneOptions]:
     target.update()
-    target.ensure_exists()
+    target.ensure_newest()
     current = target.snapshot()
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)

@@ -90,7 +90,7 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         CorruptLogError: the log is damaged.
         UnsupportedFeatureError: a table feature forbids it.
     """
-    log.ensure_exists()
+    log.ensure_newest()
     current = log.snapshot()
     version = options.version
     if version is None:

@@ -300,7 +300,7 @@ class OtherTables:
     def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
         """Yield columns of names, relative or absolute, in any version of another table."""
         log = DeltaLog(other, self._warn)
-        log.ensure_exists()
+        log.ensure_newest()
         events = EventCollector()
         latest = log.snapshot(visitors=[events])
         if table_id and latest.metadata.id != table_id:

@@ -132,7 +132,7 @@ def open_planner(
     Raises:
         DeltactlError: as ``vacuum_table``.
     """
-    log.ensure_exists()
+    log.ensure_newest()
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)

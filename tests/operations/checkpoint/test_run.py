@@ -437,7 +437,7 @@ def test_a_hint_never_goes_back() -> None:
     assert DeltaLog(builder.store, fail).snapshot(1).num_files == 2
 
 
-@pytest.mark.parametrize("truncated", [b"", b'{"version":', b'{"version":99,"size":1}', None])
+@pytest.mark.parametrize("truncated", [b"", b'{"version":', b'{"version":1,"size":1}', None])
 def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     builder = table()
     if truncated is not None:

@@ -125,7 +125,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
         SafetyError: the storage of the files is not accessible.
         StorageError: a lookup failed.
     """
-    log.ensure_exists()
+    log.ensure_newest()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     batches = snapshot.file_batches(PRESENCE_COLUMNS)

@@ -124,7 +124,7 @@ def plan_paths(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
 
 
 def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
-    log.ensure_exists()
+    log.ensure_newest()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     path_texts = PathTextIndex(log.uri)

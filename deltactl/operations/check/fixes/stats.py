@@ -126,7 +126,7 @@ def plan_stats(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
         UnsupportedFeatureError: a table feature forbids it.
         InterruptedRunError: ``cancel`` was set.
     """
-    log.ensure_exists()
+    log.ensure_newest()
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     files = LiveFiles(snapshot)

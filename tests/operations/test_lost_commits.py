@@ -1,0 +1,103 @@
+"""The newest commits were lost, but ``_last_checkpoint`` still names their version."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl import Table
+from deltactl.errors import LogGapError
+from deltactl.log.hint import HINT_NAME
+from tests.support.forwarding import Call
+from tests.support.stores import CountingStore, MemoryStore, fresh_store
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+
+Command = Callable[[Table], object]
+
+COMMANDS: dict[str, Command] = {
+    "optimize": lambda table: table.optimize(),
+    "vacuum": lambda table: table.vacuum(),
+    "vacuum --dry-run": lambda table: table.vacuum(dry_run=True),
+    "vacuum --purge-quarantine": lambda table: table.purge_quarantine(),
+    "checkpoint": lambda table: table.checkpoint(),
+    "checkpoint --cleanup-only": lambda table: table.checkpoint(cleanup_only=True),
+    "restore": lambda table: table.restore(version=0),
+    "alter": lambda table: table.alter(unset=("delta.appendOnly",)),
+    "check --fix stats": lambda table: table.fix(kind="stats"),
+    "generate-manifest": lambda table: table.generate_manifest(),
+}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Version 3, with a checkpoint and its hint."""
+    made = fresh_store()
+    builder = TableBuilder(made, [Column("id")])
+    for number in range(3):
+        builder.append([{"id": number}])
+    builder.checkpoint()
+    builder.hint(3)
+    return made
+
+
+def lose_newest(store: MemoryStore) -> None:
+    """Delete the commits 2 and 3, and the checkpoint."""
+    checkpoints = [info.name for info in store.list_from(LOG) if ".checkpoint" in info.name]
+    store.delete_many([commit_path(2), commit_path(3), *checkpoints])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_writes_refuses(store: MemoryStore, command: str) -> None:
+    lose_newest(store)
+    before = store.contents()
+    with pytest.raises(LogGapError, match="newest commit is 1.* version 3: commits 2 to 3") as lost:
+        COMMANDS[command](Table("x", store=store, warn=pytest.fail))
+    assert "--fix last-checkpoint" in str(lost.value.hint)
+    assert store.contents() == before
+
+
+def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore) -> None:
+    lose_newest(store)
+    warnings: list[str] = []
+    table = Table("x", store=store, warn=warnings.append)
+    assert table.snapshot().version == 1
+    assert table.optimize(dry_run=True).plan.version == 1
+    assert ["commits 2 to 3 are missing" in text for text in warnings] == [True, True]
+    (finding,) = table.check().findings.to_pylist()
+    assert (finding["code"], finding["version"]) == ("LOG_GAP", 2)
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_after_the_fix_the_table_goes_on(store: MemoryStore, command: str) -> None:
+    lose_newest(store)
+    table = Table("x", store=store, warn=pytest.fail)
+    table.fix(kind="last-checkpoint")
+    COMMANDS[command](table)
+    assert table.check().findings.num_rows == 0
+
+
+class Late(CountingStore):
+    """The first listing of the log is older than the newest commit and its checkpoint."""
+
+    def _intercept(self, call: Call) -> Any:
+        found = super()._intercept(call)
+        is_first = call.method == "list_from" and self.calls["list_from"] == 1
+        return (i for i in found if f"{3:020d}" not in i.name) if is_first else found
+
+
+def test_a_commit_written_after_the_listing_is_not_lost(store: MemoryStore) -> None:
+    late = Late(store)
+    assert Table("x", store=late, warn=pytest.fail).vacuum().plan.version == 3
+
+
+@pytest.mark.parametrize(("hint", "reads"), [(1, 1), (3, 1), (None, 0)])
+def test_a_hint_of_an_existing_version_costs_one_read(
+    store: MemoryStore, hint: int | None, reads: int
+) -> None:
+    counted = CountingStore(store)
+    store.delete_many([HINT_NAME])
+    if hint is not None:
+        store.put(HINT_NAME, b'{"version":%d,"size":1}' % hint)
+    Table("x", store=counted, warn=pytest.fail).vacuum(dry_run=True)
+    listings = counted.names["list_from"].count(LOG)
+    assert (counted.names["read"].count(HINT_NAME), listings) == (reads, 1)
