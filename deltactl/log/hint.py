@@ -57,6 +57,12 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
     return version if version >= 0 else None
 
 
+def count_parts(data: bytes) -> int | None:
+    """Return the number of files in the content of a valid ``_last_checkpoint``, if it is one."""
+    parts = json.loads(data).get("parts")
+    return 1 if parts is None else parts if isinstance(parts, int) else None
+
+
 def encode_hint(node: Mapping[str, Any]) -> bytes:
     """Return the content of ``_last_checkpoint`` with its checksum; keys keep their order.
 

@@ -23,7 +23,7 @@ from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_stat
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.hint import HINT_NAME, parse_hint
+from deltactl.log.hint import HINT_NAME, count_parts, parse_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_readable, is_valid
 from deltactl.log.segment import LogSegment, find_lost_commits, select_segment
@@ -62,12 +62,14 @@ class HintVerdict:
 
     ``is_missing``: the file does not exist. Then readers are slower, but read correct data.
     ``is_ahead``: the newest commits, up to this version, were lost.
+    ``stops_readers``: delta-rs or DuckDB cannot open the table.
     """
 
     version: int | None
     problem: str | None
     is_missing: bool = False
     is_ahead: bool = False
+    stops_readers: bool = False
 
 
 def check_checkpoints(log: DeltaLog) -> list[Verdict]:
@@ -205,7 +207,8 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     said: list[str] = []
     version = None
     with suppress(ObjectNotFoundError):
-        version = parse_hint(log.store.read(HINT_NAME), said.append)
+        data = log.store.read(HINT_NAME)
+        version = parse_hint(data, said.append)
     usable = [c for c in log.listing.checkpoints if c not in bad]
     if said:
         return HintVerdict(version, said[0])
@@ -214,10 +217,16 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
         return HintVerdict(None, missing, is_missing=missing is not None)
     if (lost := find_lost_commits(log.listing, version, log.uri)) is not None:
         return HintVerdict(version, lost.message, is_ahead=True)
-    if not any(c.version == version for c in usable):
-        return HintVerdict(
-            version, f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"
-        )
+    # delta-rs and DuckDB need a complete checkpoint of this version or a later one.
+    newest = max((c.version for c in log.listing.checkpoints), default=-1)
+    sizes = {len(c.files) for c in usable if c.version == version}
+    if not sizes:
+        problem = f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"
+        return HintVerdict(version, problem, stops_readers=newest < version)
+    if version == newest and count_parts(data) not in sizes:
+        found = " or ".join(map(str, sorted(sizes)))
+        problem = f"the number of parts in {HINT_NAME} is wrong: checkpoint {version} has {found}"
+        return HintVerdict(version, problem, stops_readers=True)
     return HintVerdict(version, None)
 
 

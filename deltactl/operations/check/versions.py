@@ -200,7 +200,7 @@ def check_last_checkpoint(
         _add_optional(
             findings,
             ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
-            strict=strict and not verdict.is_missing,
+            strict=verdict.stops_readers or (strict and not verdict.is_missing),
         )
 
 

@@ -87,7 +87,7 @@ def test_rows_that_deletion_vectors_delete_are_read_too(cli: RunCli, tmp_path: P
 def test_a_repair_is_a_command_where_there_is_one(cli: RunCli, table: TableBuilder) -> None:
     table.hint(1)
     ran = cli("check", "events", "--checkpoints")
-    assert f"    repair: deltactl checkpoint {table.store.uri} --repair\n" in ran.out
+    assert f"    repair: deltactl check {table.store.uri} --fix last-checkpoint\n" in ran.out
 
 
 @pytest.mark.usefixtures("trusted_clock")
