@@ -102,8 +102,9 @@ def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> Lo
     return LogGapError(
         f"the newest commit is {latest}, but _last_checkpoint names version {hinted}: "
         f"{missing} missing",
-        hint="Restore the commits from a backup. Or, if they are lost for good, run "
-        f"`deltactl check {shlex.quote(where)} --fix last-checkpoint`, then rerun.",
+        hint="Restore the commits from a backup, with their modification times (`cp -p`). Or, if "
+        f"they are lost for good, run `deltactl check {shlex.quote(where)} --fix "
+        "last-checkpoint`, then rerun.",
     )
 
 
@@ -182,5 +183,6 @@ def _gap(
         )
     return LogGapError(
         f"version {wanted} of {where} cannot be rebuilt from {base}: {commits} missing",
-        hint=f"Restore the missing _delta_log files from a backup. {way}",
+        hint="Restore the missing _delta_log files from a backup, with their modification times "
+        f"(`cp -p`). {way}",
     )

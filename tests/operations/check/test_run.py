@@ -11,6 +11,7 @@ from deltactl.codes import load_findings
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
+from deltactl.table import Table
 from tests.operations.check.damages import (
     DAMAGES,
     HINT,
@@ -302,6 +303,18 @@ def test_valid_tables_give_no_findings(shape: str, features: str) -> None:
     report = check(store, all_versions=True, **DEEP)
     expected = ["HINT_WRONG"] if shape == "misleading-hint" else []
     assert codes(report) == expected, report.findings.to_pylist()
+
+
+@pytest.mark.parametrize("code", ["FILE_SIZE", "FILE_UNREADABLE"])
+def test_a_damaged_file_that_was_moved_can_be_removed(code: str) -> None:
+    """As `explain` says of these codes."""
+    builder = table()
+    (damage,) = (damage for found, _, damage in DAMAGES if found == code)
+    damage(builder)
+    (name,) = check(builder.store, **DEEP).findings["file"].to_pylist()
+    builder.store.delete_many([name])
+    Table("x", store=builder.store, warn=fail).fix(kind="missing-files", expect_files=1)
+    assert codes(check(builder.store, **DEEP)) == []
 
 
 def test_what_readers_do_without_is_a_note_unless_asked_for() -> None:
