@@ -65,6 +65,11 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
             code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
             where = f"before version {after}" if before < 0 else f"between {before} and {after}"
             _add_gap(code, before + 1, after - 1, where, findings)
+    if not log.commit_files:
+        findings.note(
+            f"no commit is left, only checkpoints up to version {newest}: readers work, but the "
+            "history of the table and the time of this version are lost"
+        )
     last = max(log.commit_files, default=newest)
     if last < newest:
         where = f"up to the newest checkpoint, of version {newest}"

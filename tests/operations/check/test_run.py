@@ -305,6 +305,16 @@ def test_valid_tables_give_no_findings(shape: str, features: str) -> None:
     assert codes(report) == expected, report.findings.to_pylist()
 
 
+def test_a_checkpoint_without_any_commit_is_a_note() -> None:
+    builder = table()
+    builder.checkpoint()
+    builder.forget_commits(5)
+    report = check(builder.store)
+    assert codes(report) == []
+    (note,) = (note for note in report.notes if "_last_checkpoint" not in note)
+    assert note.startswith("no commit is left, only checkpoints up to version 4")
+
+
 @pytest.mark.parametrize("code", ["FILE_SIZE", "FILE_UNREADABLE"])
 def test_a_damaged_file_that_was_moved_can_be_removed(code: str) -> None:
     """As `explain` says of these codes."""
