@@ -19,8 +19,9 @@ from dev.program import describe_program
 _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
     "Functions": str.islower,
-    "Options": lambda name: name.endswith(
-        ("Options", "Keywords", "Policy", "Budget", "Need", "PartitionColumn", "Depth", "Fix")
+    "Options": lambda name: (
+        name.endswith(("Options", "Keywords", "Policy", "Budget", "Need", "Depth", "Fix"))
+        or name in ("PartitionColumn", "PrimitiveType")
     ),
     "Reports": lambda name: name.endswith(("Report", "Snapshot", "VersionDiff")),
     "Engines and stores": lambda name: name.endswith(("Engine", "Progress", "Store")),

@@ -256,12 +256,12 @@ def _ensure_fits(current: Snapshot, target: Snapshot) -> None:
         or _find_lost_feature(current, target)
     )
     if reason is not None:
-        options = f"--deep --version {target.version}"
+        table = shlex.quote(current.store.uri)
         raise SafetyError(
             f"the files of version {target.version} do not fit the table as it is now: {reason}",
             hint=f"Restore the whole table, without {option('where')}, or choose a version that "
-            "has the schema of the latest version. To read the old rows, run `deltactl clone "
-            f"{shlex.quote(current.store.uri)} NEW {options}`.",
+            "has the schema of the latest version. To read the old rows, run "
+            f"`deltactl clone {table} NEW --deep --version {target.version}`.",
         )
 
 

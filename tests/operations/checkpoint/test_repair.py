@@ -97,7 +97,7 @@ def test_a_valid_log_needs_nothing() -> None:
     [
         (b"", "not valid JSON"),
         (b'{"version":2,"si', "not valid JSON"),
-        (b'{"version":77,"size":3}', "refers to version 77"),
+        (b'{"version":77,"size":3}', "names version 77: commits 5 to 77 are missing"),
         (b'{"version":2,"size":3,"checksum":"00"}', "its own checksum"),
         (None, "is missing"),
     ],
