@@ -24,7 +24,7 @@ from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.output.sections import describe_to_do
 from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.session import Session
-from deltactl.cli.settings.sources import Setting, find_setting
+from deltactl.cli.settings.sources import NO, Setting, find_setting
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, find_worst_error
@@ -52,7 +52,6 @@ SETTINGS: Final = (MaintainPolicy,)
 """Options that only settings have."""
 
 _UNUSED: Final = ("quarantine", "keep-last", "retain")
-_OFF: Final = ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,7 @@ def _warn_of_unused(
         found: dict[str, Setting | None] = {key: find_setting(sources, key) for key in _UNUSED}
         if policy.retain is not None:  # its own, or one that both use
             found.pop("retain")
-        places = (it.place for it in found.values() if it and it.text.strip().lower() not in _OFF)
+        places = (it.place for it in found.values() if it and it.text.strip().lower() not in NO)
         unused |= dict.fromkeys(places)
     if unused:
         session.output.warn(

@@ -101,6 +101,10 @@ def find_setting(sources: Sequence[Source], key: str) -> Setting | None:
     return next((found for source in sources if (found := source.find(key))), None)
 
 
+NO: Final = ("0", "false", "no", "off")
+"""The texts of a setting that is off, in lower case."""
+
+
 def parse_flag(text: str) -> bool:
     """Parse yes or no.
 
@@ -110,6 +114,6 @@ def parse_flag(text: str) -> bool:
     lowered = text.strip().lower()
     if lowered in ("1", "true", "yes", "on"):
         return True
-    if lowered in ("0", "false", "no", "off"):
+    if lowered in NO:
         return False
     raise UsageError(f"{text!r} is neither yes nor no", hint="Write 1 for yes, or 0 for no.")

@@ -80,8 +80,8 @@ def find_missing(
 def ensure_not_moved(planned: pa.Table, missing: pa.ChunkedArray) -> None:
     """Refuse planned files that may be missing live files in another directory.
 
-    A tool can have decoded the names of directories, or renamed them. The last parts of names
-    have a UUID.
+    A tool can have decoded the names of directories, or renamed them. The last part of the name of
+    a data file identifies it: most have a UUID.
 
     ``planned`` are rows of ``FACTS``; ``missing`` are names of live files that do not exist.
 
