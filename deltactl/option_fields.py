@@ -126,7 +126,8 @@ def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
     """Return keys and values; in texts, the first ``=`` ends the key.
 
     Raises:
-        UsageError: a text has no ``=`` or no key. The value, perhaps a secret, is not repeated.
+        UsageError: a text has no ``=`` or no key, or a key has two values. No value, perhaps a
+            secret, is repeated.
     """
     if isinstance(pairs, Mapping):
         return pairs
@@ -135,7 +136,8 @@ def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):
             raise UsageError("a key and a value are needed", hint="Write KEY=VALUE.")
-        found[key.strip()] = value
+        if found.setdefault(key.strip(), value) != value:
+            raise UsageError(f"{key.strip()} has two values", hint="Give each key once.")
     return found
 
 

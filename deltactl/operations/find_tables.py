@@ -91,9 +91,10 @@ def _search(store: Store, parts: Sequence[str]) -> set[str]:
     A directory that cannot be read counts as a table: then the run on it fails, and not the others.
     """
     found: set[str] = set()
+    seen: set[tuple[str, int]] = set()
     # Directories of one depth, and the part that their children must match.
     level = {("", at) for at in _positions(parts, 0)}
-    while level:
+    while level := _without_seen(store, level, seen):
         ended = sorted({folder for folder, at in level if at == len(parts) and folder})
         is_a_table = each_in_parallel(lambda folder: _may_be_table(store, folder), ended)
         found |= {folder for folder, yes in zip(ended, is_a_table, strict=True) if yes}
@@ -106,6 +107,20 @@ def _search(store: Store, parts: Sequence[str]) -> set[str]:
             else:
                 level.update(states)
     return found
+
+
+def _without_seen(
+    store: Store, level: set[tuple[str, int]], seen: set[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Return those that were not reached by another name before: symbolic links may form loops."""
+    ordered = sorted(level)
+    names = store.real_names([folder for folder, _ in ordered])
+    new: dict[tuple[str, int], tuple[str, int]] = {}
+    for (folder, at), name in zip(ordered, names, strict=True):
+        new.setdefault((folder if name is None else name, at), (folder, at))
+    kept = {state for key, state in new.items() if key not in seen}
+    seen.update(new)
+    return kept
 
 
 def _may_be_table(store: Store, folder: str) -> bool:

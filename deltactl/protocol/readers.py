@@ -62,7 +62,7 @@ class Verdict:
 
 
 _BY_ID: Final = "columnMapping by id"
-_MAPPED_PARTITIONS: Final = "columnMapping of partition columns"
+_MAPPED_PARTITIONS: Final = "columnMapping of the data column before a partition column"
 _VOID: Final = "columns of type void"
 _COMMON: Final = frozenset({"columnMapping", "deletionVectors"})
 _KERNEL: Final = _COMMON | {"timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"}
@@ -185,10 +185,24 @@ def _traits(needed: frozenset[str], metadata: Metadata) -> Iterator[str]:
     if is_mapped and metadata.column_mapping_mode == "id":
         yield _BY_ID
     with suppress(CorruptLogError):  # no engine reads such a schema; `check` says why
-        if is_mapped and metadata.partition_keys != metadata.partition_columns:
+        if is_mapped and _follows_mapped(metadata):
             yield _MAPPED_PARTITIONS
         if any(map(is_void, leaf_types(metadata.schema))):
             yield _VOID
+
+
+def _follows_mapped(metadata: Metadata) -> bool:
+    """Return whether a partition column follows a data column whose physical name differs.
+
+    DuckDB reads such a partition column as null. Only the last data column before it counts.
+    """
+    is_renamed = False
+    for field in metadata.schema.fields:
+        if field.name not in metadata.partition_columns:
+            is_renamed = field.physical_name != field.name
+        elif is_renamed:
+            return True
+    return False
 
 
 def _judge_iceberg(engine: Engine, metadata: Metadata) -> Verdict:

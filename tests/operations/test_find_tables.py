@@ -100,6 +100,14 @@ def test_a_link_to_a_table_counts(tmp_path: Path) -> None:
     assert find_tables(f"{tmp_path}/lake/*", LocalStore) == [f"{tmp_path}/lake/linked"]
 
 
+def test_a_loop_of_links_is_followed_once(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    LocalStore(str(lake / "team")).put("table/_delta_log/0.json", b"")
+    for name in ("again", "and-again"):  # two in one directory: the ways double at each level
+        (lake / "team" / name).symlink_to(lake)
+    assert find_tables(f"{lake}/**", LocalStore) == [f"{lake}/team/table"]
+
+
 def test_a_search_lists_nothing_inside_tables() -> None:
     """A listing a folder on the way and two names a candidate: none of what is inside tables."""
     root = f"memory://cost-{next(_NUMBERS)}"

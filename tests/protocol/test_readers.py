@@ -133,15 +133,26 @@ def test_what_stops_an_engine_is_named(tmp_path: Path) -> None:
     assert found["delta-rs"] == ("no", ("novel", "vacuumProtocolCheck"))
 
 
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_a_partition_column_after_a_mapped_column_is_null_in_duckdb(
+    tmp_path: Path, mode: str
+) -> None:
+    reason = ("columnMapping of the data column before a partition column",)
+    for names, value, answer in (
+        (("id", "p"), None, ("no", reason)),
+        (("p", "id"), "a", ("yes", ())),
+    ):
+        path = tmp_path / "-".join(names)
+        columns = [Column(name, "string" if name == "p" else "long") for name in names]
+        builder = TableBuilder(path, columns, partition_by=["p"], mapping=mode)
+        builder.append([{"id": 1, "p": "a"}])
+        rows = connect_duckdb().sql(f"SELECT p FROM delta_scan('{path}')").fetchall()
+        assert rows == [(value,)]
+        assert answers(Table(path))["DuckDB"] == answer
+
+
 def test_what_duckdb_misreads_is_named(tmp_path: Path) -> None:
     read = connect_duckdb().sql
-    columns = [Column("id"), Column("p", "string")]
-    store = LocalStore(str(tmp_path / "p"))
-    builder = TableBuilder(store, columns, partition_by=["p"], mapping="name")
-    builder.append([{"id": 1, "p": "a"}])
-    assert read(f"SELECT p FROM delta_scan('{tmp_path / 'p'}')").fetchall() == [(None,)]
-    found = answers(Table(tmp_path / "p"))["DuckDB"]
-    assert found == ("no", ("columnMapping of partition columns",))
     field: dict[str, object] = {"name": "v", "type": "void", "nullable": True, "metadata": {}}
     table = write_table(tmp_path / "v", {"minReaderVersion": 1, "minWriterVersion": 2}, field)
     found = answers(table)["DuckDB"]
