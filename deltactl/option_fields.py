@@ -131,7 +131,7 @@ def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
     """
     if isinstance(pairs, Mapping):
         return pairs
-    found = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):

@@ -14,7 +14,6 @@ import pytest
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import REGISTRY
 from deltactl.protocol.readers import ENGINES, judge_readers
-from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.delta_spark import SHARED_SESSION
 from tests.support.duckdb_delta import connect_duckdb

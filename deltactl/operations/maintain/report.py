@@ -198,6 +198,17 @@ class MaintainReport(ShortRepr):
         """Return the sum of the measured effects for all tables."""
         return sum_effects(table.measured for table in self.tables)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return one dictionary for each table, in their order, and the errors by table."""
+        return {
+            "tables": [{"table": it.facts.table, **it.to_dict()} for it in self.tables],
+            "errors": {
+                name: {"code": error.code, "message": error.message}
+                for name, error in self.errors.items()
+            },
+            "note": self.note,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class TableSample:

@@ -136,6 +136,9 @@ def open_planner(
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
+    if any(version > snapshot.version for version in options.keep_versions):
+        # Raises. A plan that removes nothing would not read it, and hide a wrong number.
+        log.snapshot(max(options.keep_versions))
     formats = snapshot.properties.uniform_formats
     if formats and not reads_iceberg(snapshot):
         context.warn(

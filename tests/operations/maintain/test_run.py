@@ -496,6 +496,15 @@ def test_another_run_of_one_command_is_waited_for(tmp_path: Path) -> None:
     assert [error.exit_code for error in table.errors] == [4]
 
 
+def test_a_report_of_tables_has_each_result_and_each_error(tmp_path: Path) -> None:
+    build(tmp_path / "one")
+    one, gone = tmp_path / "one", tmp_path / "gone"
+    found = run(one, gone, dry_run=True).to_dict()
+    assert [table["table"] for table in found["tables"]] == [str(one)]
+    assert found["errors"][str(gone)]["code"] == "NOT_A_TABLE"
+    assert found["note"] is None
+
+
 def test_no_table_and_twice_the_same_are_refused() -> None:
     with pytest.raises(UsageError):
         deltactl.maintain([])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, commit_path
@@ -138,6 +138,15 @@ def test_a_bookmark_that_says_nothing_is_none(content: bytes) -> None:
     scene = Scene()
     scene.store.put(INFO, content)
     assert read_last_vacuum_info(scene.store) is None
+
+
+@pytest.mark.parametrize("mode", ["lite", "full"])
+def test_a_version_to_keep_that_does_not_exist_is_an_error(mode: str) -> None:
+    """Also if nothing is due: a wrong number must not wait for the first run that removes files."""
+    scene = Scene()
+    scene.append(60, "a")
+    with pytest.raises(VersionNotFoundError, match="99"):
+        scene.plan(mode=mode, keep_versions=(0, 99))
 
 
 def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
