@@ -126,18 +126,16 @@ def to_pairs(pairs: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
     """Return keys and values; in texts, the first ``=`` ends the key.
 
     Raises:
-        UsageError: a text has no ``=`` or no key, or a key has two values. No value, perhaps a
-            secret, is repeated.
+        UsageError: a text has no ``=`` or no key. The value, perhaps a secret, is not repeated.
     """
     if isinstance(pairs, Mapping):
         return pairs
-    found: dict[str, str] = {}
+    found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):
             raise UsageError("a key and a value are needed", hint="Write KEY=VALUE.")
-        if found.setdefault(key.strip(), value) != value:
-            raise UsageError(f"{key.strip()} has two values", hint="Give each key once.")
+        found[key.strip()] = value
     return found
 
 

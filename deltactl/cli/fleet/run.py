@@ -48,7 +48,7 @@ class Fleet:
         self._is_text, self._is_by_size = is_text, is_by_size
         self._failed: str | None = None
         self._idle: set[str] = set()  # tables that the time limit stopped before any work was done
-        self._begun: set[str] = set()
+        self._unwritten: DeltactlError | None = None
         self._jobs = 1
 
     def run(self, tables: Sequence[str]) -> int:
@@ -64,23 +64,33 @@ class Fleet:
                 for outcome in coming:
                     outcomes.append(outcome)
                     if not self._is_by_size:
-                        output.show(outcome)
-            except BaseException as raised:
+                        self._show(output, outcome)
+            except BaseException:
                 cancellation.token.set()  # before waiting for those that are running
-                left = [table for table in tables if table not in self._begun]
-                if left and isinstance(raised, DeltactlError):
-                    self._session.output.warn(f"not begun: {', '.join(left)}")
                 raise
         order = {table: number for number, table in enumerate(tables)}
         outcomes.sort(key=lambda outcome: (-outcome.size_bytes, order[outcome.table]))
         for outcome in outcomes if self._is_by_size else ():
-            output.show(outcome)
+            self._show(output, outcome)
         sum_up = self._session.sum_up
         is_idle = len(self._idle) == len(outcomes)
         codes = [ExitCode.FAILURE] if is_idle else [outcome.exit_code for outcome in outcomes]
         code = find_worst(codes)
+        if self._unwritten is not None:
+            self._unwritten.exit_code = find_worst([*codes, self._unwritten.exit_code])
+            raise self._unwritten
         output.finish(outcomes, code, None if sum_up is None else sum_up())
         return code
+
+    def _show(self, output: FleetOutput, outcome: TableOutcome) -> None:
+        """Print an outcome; if stdout cannot be written, the run goes on without its results."""
+        if self._unwritten is not None:
+            return
+        try:
+            output.show(outcome)
+        except DeltactlError as error:
+            self._unwritten = error
+            self._session.output.warn(f"{error.message}. The other tables run without results")
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))
@@ -104,7 +114,6 @@ class Fleet:
         started = time.monotonic()
         try:
             self._ensure_may_begin()
-            self._begun.add(table)
             self._run_table(session)
         except typer.Exit as done:
             code = done.exit_code

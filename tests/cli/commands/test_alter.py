@@ -140,7 +140,6 @@ def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
         (("--drop-feature", "v2Checkpoint", "--set", "a=1"), "--drop-feature cannot be combined"),
         (("--drop-feature", "v2Checkpoint", "--truncate-history"), "only for the feature"),
         (("--set", "a"), "KEY=VALUE"),
-        (("--set", "a=1", "--set", "a=2"), "a has two values"),
         (("--set", "delta.logRetentionDuration=30"), '"30d" (days)'),
         (("--set", "delta.logRetention=30d"), "Did you mean 'delta.logRetentionDuration'?"),
         (("--set", "a=1", "--unset", "a"), "is in --set and in --unset"),
