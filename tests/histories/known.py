@@ -5,6 +5,7 @@ What is not here is a failure. Each was looked at with a third reader.
 
 import re
 from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -50,10 +51,13 @@ def has_checkpoints_of_two_kinds(table: Path) -> bool:
 def loses_files_to_spark(table: Path) -> bool:
     """Return whether VACUUM of Delta on Spark 4.4.0 would delete live files: docs/adr/0004.
 
-    delta-rs 1.6.6 escapes non-ASCII names of partition columns in ``add.path``.
+    delta-rs 1.6.6 escapes non-ASCII characters in ``add.path`` of files that it writes, and in
+    ``remove.path`` of files that Spark wrote: these stay live, and VACUUM takes them for removed.
     """
-    texts = Table(str(table)).snapshot().files["encoded_path"]
-    return bool(pc.any(not_java_text_mask(texts)).as_py())
+    snapshot = Table(str(table)).snapshot()
+    columns = ["encoded_path"]
+    batches = chain(snapshot.file_batches(columns), snapshot.tombstone_batches(columns))
+    return any(pc.any(not_java_text_mask(batch["encoded_path"])).as_py() for batch in batches)
 
 
 def counts_otherwise(field: pa.Field, *, in_partition: bool) -> bool:
