@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,8 @@ from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
+Watch: TypeAlias = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
+"""Passes batches on, and raises an error after the last one if they are wrong."""
 
 # The limit for adds in memory, and for removes: about a million adds with statistics.
 _HELD_BYTES: Final = 512 << 20
@@ -182,18 +184,22 @@ def live_batches(
     partition: ReplayPartition = WHOLE,
     *,
     by_text: bool = False,
+    watch: Watch | None = None,
 ) -> Iterator[pa.Table]:
     """Yield live files: files of the checkpoint that have no action in the tail, then the tail.
 
     With ``by_text``, two path texts are two files. So the result includes files that are live for
-    some readers only.
+    some readers only. ``watch`` sees all files of the checkpoint, with their sizes.
     """
     keys_of = text_keys if by_text else file_keys
     if by_text:
         tail = tail.by_text or tail
     if head is not None:
         needed = _with_keys(columns, tail)
-        for batch in read_file_actions(store, head, "add", needed, partition.ranges):
+        if watch is not None and "size_bytes" not in needed:
+            needed.append("size_bytes")
+        batches = read_file_actions(store, head, "add", needed, partition.ranges)
+        for batch in batches if watch is None else watch(batches):
             yield _without(batch, tail, keys_of).select(columns)
     if partition.with_tail:
         yield from tail.add_rows.batches(columns)

@@ -18,7 +18,7 @@ from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.history.timestamps import commit_timestamp
 from deltactl.log.listing import LogListing
-from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.log.replay import Tail, Watch, live_batches, replay_tail, tombstone_batches
 from deltactl.log.segment import LogSegment, select_segment
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
@@ -47,6 +47,8 @@ class Snapshot:
     """The checkpoint from which the version is rebuilt; ``None`` if there is none."""
     tail: Tail
     """The reconciled actions of the commits after the checkpoint."""
+    watch: Watch | None = field(default=None, compare=False)
+    """Sees the files of the checkpoint whenever all live files are read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def __repr__(self) -> str:
@@ -100,7 +102,7 @@ class Snapshot:
 
     def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
         """Yield live files with the given columns. One batch and the log's tail are in memory."""
-        return live_batches(self.store, self.head, self.tail, columns)
+        return live_batches(self.store, self.head, self.tail, columns, watch=self.watch)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield :meth:`file_batches`, and also files that are live for some readers only."""

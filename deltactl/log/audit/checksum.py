@@ -39,6 +39,39 @@ from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """The content of a checksum file; only the counts are required."""
+
+    num_files: int
+    size_bytes: int
+    protocol: Protocol | None
+    metadata: Metadata | None
+    domains: dict[str, DomainMetadata] | None
+    txns: dict[str, Txn] | None
+
+    def compare_files(self, num_files: int, size_bytes: int) -> list[str]:
+        """Return how the counts differ from those of the log."""
+        counts = (
+            ("numFiles", self.num_files, num_files),
+            ("tableSizeBytes", self.size_bytes, size_bytes),
+        )
+        return [f"{key} is {a}, but the log has {b}" for key, a, b in counts if a != b]
+
+    def compare_state(
+        self, protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata]
+    ) -> list[str]:
+        """Return which actions differ from those of the log, without transactions."""
+        wrong = []
+        if self.protocol is not None and self.protocol != protocol:
+            wrong.append("protocol differs from the log")
+        if self.metadata is not None and not is_same_metadata(self.metadata, metadata):
+            wrong.append("metadata differs from the log")
+        if self.domains is not None and self.domains != dict(domains):
+            wrong.append("domainMetadata differs from the log")
+        return wrong
+
+
 def find_disagreements(
     store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
 ) -> list[str] | None:
@@ -50,22 +83,13 @@ def find_disagreements(
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
         node = json.loads(store.read(name))
-        found, sizes = _parse(node), histogram_problem(node, snapshot)
+        found, sizes = parse_checksum(node), histogram_problem(node, snapshot)
     except ObjectNotFoundError:
         return None
     except (*MALFORMED, RecursionError) as error:
         return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
-    counts = (
-        ("numFiles", found.num_files, num_files),
-        ("tableSizeBytes", found.size_bytes, size_bytes),
-    )
-    wrong = [f"{key} is {a}, but the log has {b}" for key, a, b in counts if a != b]
-    if found.protocol is not None and found.protocol != snapshot.protocol:
-        wrong.append("protocol differs from the log")
-    if found.metadata is not None and not is_same_metadata(found.metadata, snapshot.metadata):
-        wrong.append("metadata differs from the log")
-    if found.domains is not None and found.domains != dict(snapshot.domains):
-        wrong.append("domainMetadata differs from the log")
+    wrong = found.compare_files(num_files, size_bytes)
+    wrong += found.compare_state(snapshot.protocol, snapshot.metadata, snapshot.domains)
     # If transactions expire, the current time decides which of them are still valid.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
@@ -74,21 +98,14 @@ def find_disagreements(
     return [f"{name}: {text}" for text in wrong]
 
 
-@dataclass(frozen=True, slots=True)
-class _Checksum:
-    """The content of a checksum file; only the counts are required."""
+def parse_checksum(node: Mapping[str, Any]) -> Checksum:
+    """Return the content of a checksum file.
 
-    num_files: int
-    size_bytes: int
-    protocol: Protocol | None
-    metadata: Metadata | None
-    domains: dict[str, DomainMetadata] | None
-    txns: dict[str, Txn] | None
-
-
-def _parse(node: Mapping[str, Any]) -> _Checksum:
+    Raises:
+        Exception: one of ``MALFORMED``.
+    """
     domains, txns = node.get("domainMetadata"), node.get("setTransactions")
-    return _Checksum(
+    return Checksum(
         int(node["numFiles"]),
         int(node["tableSizeBytes"]),
         parse_protocol(node["protocol"]) if "protocol" in node else None,

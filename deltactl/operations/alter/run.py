@@ -22,6 +22,7 @@ from deltactl.errors import (
     SafetyError,
     name_commits,
 )
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import with_data_change
@@ -121,7 +122,7 @@ def _make_plan(
     log: DeltaLog, options: AlterOptions, context: RunContext
 ) -> tuple[Snapshot, AlterPlan]:
     log.ensure_newest()
-    snapshot = log.snapshot()
+    snapshot = load_audited(log)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:
         return snapshot, plan_drop(log, snapshot, options, context)

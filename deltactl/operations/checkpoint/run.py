@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.log.audit.audited_snapshot import audit_files, load_audited
 from deltactl.log.audit.checkpoints import find_base_problem
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.committers.committer import Permission
@@ -146,7 +147,7 @@ class _Job:
         self.cleans = options.cleanup or options.cleanup_only
         if self.cleans:
             log.ensure_newest()  # lists the whole log
-        self.snapshot = log.snapshot(options.version)
+        self.snapshot = load_audited(log, options.version)
         published = log.listed.published_through
         if published is not None and published < self.snapshot.version:
             # Readers without the committer must not see a version before its commit is published.
@@ -156,7 +157,7 @@ class _Job:
                     f"commit is not published. Commits are published up to version {published}",
                     hint=f"Rerun with {option('version')} {published}.",
                 )
-            self.snapshot = log.snapshot(published)
+            self.snapshot = load_audited(log, published)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         if self.cleans and options.if_enabled:
@@ -182,10 +183,13 @@ class _Job:
     def plan(self) -> CheckpointPlan:
         """Return the plan of the checkpoint."""
         snapshot = self.snapshot
-        if not self._options.cleanup_only:
-            return plan_checkpoint(self._log, snapshot, self._options)
-        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
-        return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
+        if self._options.cleanup_only:
+            ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+            return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
+        plan = plan_checkpoint(self._log, snapshot, self._options)
+        if not plan.is_empty:  # the new one keeps what the last one has
+            audit_files(snapshot)
+        return plan
 
     def plan_compaction(self) -> tuple[int, int] | None:
         """Choose the commits to compact; return the first and the last, if there are any."""

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -127,7 +128,7 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
         version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
     if version is not None:
         source.ensure_has(version)
-    snapshot = source.snapshot(version)
+    snapshot = load_audited(source, version)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
     return snapshot
 

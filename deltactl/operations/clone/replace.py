@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from deltactl.errors import SafetyError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
@@ -87,7 +88,7 @@ def _plan(
 ) -> tuple[Snapshot, Update]:
     target.update()
     target.ensure_newest()
-    current, snapshot = target.snapshot(), load_source(source, options)
+    current, snapshot = load_audited(target), load_source(source, options)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
     if past is None or past.deep or past.source_table_id != snapshot.metadata.id:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -156,7 +157,7 @@ def _plan(
 ) -> tuple[Update, CloneOptions]:
     target.update()
     target.ensure_newest()
-    current = target.snapshot()
+    current = load_audited(target)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
     snapshot = load_source(source, options)

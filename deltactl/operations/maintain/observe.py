@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.committer import Permission
@@ -115,7 +116,7 @@ def _look(
 ) -> Observation:
     log.ensure_exists()
     events, z_orders = EventCollector(), ZOrderCommits()
-    snapshot = log.snapshot(visitors=[events, z_orders])
+    snapshot = load_audited(log, visitors=[events, z_orders])
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     if policy.retain is not None and "vacuum" in policy.actions:

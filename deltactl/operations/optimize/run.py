@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError, DeltactlError, UsageError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.committer import Permission
@@ -225,7 +226,7 @@ def _make_plan(
 
     def make() -> tuple[Snapshot, OptimizePlan]:
         z_orders = ZOrderCommits()
-        snapshot = log.snapshot(visitors=[z_orders])
+        snapshot = load_audited(log, visitors=[z_orders])
         now_ms = context.clock.now_ms()
         plan = plan_optimize(log, snapshot, options, now_ms, names, z_orders=z_orders)
         return snapshot, plan

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -91,13 +92,13 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         UnsupportedFeatureError: a table feature forbids it.
     """
     log.ensure_newest()
-    current = log.snapshot()
+    current = load_audited(log)
     version = options.version
     if version is None:
         assert options.timestamp_ms is not None
         version = log.version_at(current.metadata, options.timestamp_ms)
     log.ensure_has(version)
-    target = current if version == current.version else log.snapshot(version)
+    target = current if version == current.version else load_audited(log, version)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
     return Versions(log, current, target)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import UsageError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.changes import live_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -126,7 +127,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
         StorageError: a lookup failed.
     """
     log.ensure_newest()
-    snapshot = log.snapshot()
+    snapshot = load_audited(log)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     batches = snapshot.file_batches(PRESENCE_COLUMNS)
     missing = find_missing(snapshot.store, batches, context, _NO_SIZES)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, UsageError
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -125,7 +126,7 @@ def plan_paths(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
 
 def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
     log.ensure_newest()
-    snapshot = log.snapshot()
+    snapshot = load_audited(log)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     path_texts = PathTextIndex(log.uri)
     for batch in snapshot.file_batches(PATH_COLUMNS):

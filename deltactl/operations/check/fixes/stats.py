@@ -23,6 +23,7 @@ from deltactl.errors import (
     InterruptedRunError,
     name_commits,
 )
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
@@ -127,7 +128,7 @@ def plan_stats(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPl
         InterruptedRunError: ``cancel`` was set.
     """
     log.ensure_newest()
-    snapshot = log.snapshot()
+    snapshot = load_audited(log)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     files = LiveFiles(snapshot)
     check = FileCheck(files.batches, CheckOptions(depth=Depth.FOOTERS), snapshot.version)

@@ -1,0 +1,118 @@
+"""Load versions for commits, and refuse a checkpoint that is proven wrong.
+
+A commit after a wrong checkpoint would keep its errors for good. To compare each checkpoint with
+the commits would cost too much. Most writers write a checksum file with a commit, and later the
+checkpoint: only if the two disagree, the checkpoint is compared with the commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltactl.errors import MALFORMED, CorruptLogError, ObjectNotFoundError, SafetyError
+from deltactl.log.audit.checkpoints import find_base_problem
+from deltactl.log.audit.checksum import Checksum, parse_checksum
+from deltactl.log.checkpoint.read import CheckpointHead, read_file_actions
+from deltactl.log.commits.file_actions import sum_sizes
+from deltactl.log.commits.visitors import Visitor
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.snapshot import Snapshot
+
+
+def load_audited(
+    log: DeltaLog, version: int | None = None, *, visitors: Sequence[Visitor] = ()
+) -> Snapshot:
+    """Rebuild a version whose content a commit will keep; see :meth:`DeltaLog.snapshot`.
+
+    The files of the checkpoint are counted whenever all files of the snapshot are read. So this
+    costs only the checksum file, and nothing if there is none.
+
+    Raises:
+        SafetyError: the checkpoint is wrong. Reading the files of the snapshot raises it too.
+        StorageError: the checksum file cannot be read.
+        DeltactlError: as ``DeltaLog.snapshot``.
+    """
+    snapshot = log.snapshot(version, visitors=visitors)
+    head = snapshot.head
+    if head is None or head.version not in log.listed.checksums:
+        return snapshot
+    try:
+        checksum = parse_checksum(json.loads(log.store.read(log.checksum_file(head.version))))
+    except (*MALFORMED, RecursionError, ObjectNotFoundError):
+        return snapshot  # it says nothing about the checkpoint
+    audit = _Audit(log.without_warnings(), log, head, checksum)
+    found = head.non_file_actions
+    if found.protocol is not None and found.metadata is not None:
+        audit.judge(checksum.compare_state(found.protocol, found.metadata, found.live_domains))
+    return replace(snapshot, watch=audit.watch)
+
+
+def audit_files(snapshot: Snapshot) -> None:
+    """Count the files of the checkpoint of an audited snapshot, where nothing reads them all.
+
+    Raises:
+        SafetyError: the checkpoint is wrong.
+    """
+    if snapshot.watch is not None and snapshot.head is not None:
+        batches = read_file_actions(snapshot.store, snapshot.head, "add", ["size_bytes"])
+        for _ in snapshot.watch(batches):
+            pass
+
+
+@dataclass(slots=True)
+class _Audit:
+    """Compares a checkpoint with the checksum file of its version, and if need be with commits.
+
+    ``listed`` keeps the listing of the snapshot.
+    """
+
+    listed: DeltaLog
+    log: DeltaLog
+    head: CheckpointHead
+    checksum: Checksum
+    is_judged: bool = False
+
+    def watch(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Pass all files of the checkpoint on, and judge it after the last one."""
+        num_files = size_bytes = 0
+        for batch in batches:
+            num_files += batch.num_rows
+            size_bytes += sum_sizes(batch)
+            yield batch
+        self.judge(self.checksum.compare_files(num_files, size_bytes))
+
+    def judge(self, disagreements: Sequence[str]) -> None:
+        """Raise an error if the commits prove the checkpoint wrong; warn if they are missing."""
+        if not disagreements or self.is_judged:
+            return
+        problem, is_proven = self._compare_with_commits()
+        version, where = self.head.version, self.log.uri
+        if problem is not None:
+            raise SafetyError(
+                f"the checkpoint of version {version} of {where} disagrees with the older log "
+                f"files: {problem}",
+                hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If this cannot repair "
+                "it, restore the older commits from a backup first. Nothing was committed.",
+            )
+        self.is_judged = True
+        if not is_proven:
+            # Without the older commits, every reader depends on the checkpoint as it is.
+            self.log.warn(
+                f"{self.log.checksum_file(version)} of {where} disagrees with the checkpoint of "
+                f"its version: {'; '.join(disagreements)}. The older commits that would show which "
+                "of the two is wrong are gone, so the checkpoint was used, as by all readers"
+            )
+
+    def _compare_with_commits(self) -> tuple[str | None, bool]:
+        """Return how the checkpoint differs from older files, and whether that proves it right."""
+        log, version = self.listed, self.head.version
+        try:
+            if not log.has_commits(version, version):
+                return None, False
+            return find_base_problem(log, version, None), log.has_commits(0, version)
+        except (CorruptLogError, ObjectNotFoundError):
+            return None, False
