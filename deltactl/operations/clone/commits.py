@@ -23,7 +23,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
-from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone.plan import ClonePlan, digest_commit
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import Txn, is_same_metadata
@@ -32,20 +32,30 @@ CLONE: Final = "CLONE"
 APP_ID: Final = "deltactl.clone"
 _SOURCE_ID_TAG: Final = "deltactl.cloneSourceId"
 _KIND_TAG: Final = "deltactl.cloneKind"
+_COMMIT_TAG: Final = "deltactl.cloneSourceCommit"
 
 _PROTOCOL: Final = "its protocol was changed"
 
 
 @dataclass(frozen=True, slots=True)
 class PastClone:
-    """A commit of a clone by deltactl, in ``version`` of the target."""
+    """A commit of a clone by deltactl, in ``version`` of the target.
+
+    ``source_commit`` is the digest of the commit of the source; ``None`` if it is not known, as
+    after a run of an earlier release.
+    """
 
     version: int
     deep: bool
     source_table_id: str
     source_version: int
+    source_commit: str | None
     predicate: str | None
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    def may_be_of(self, source_commit: str | None) -> bool:
+        """Return whether this commit of the source can be the one that was cloned."""
+        return source_commit in (self.source_commit, None) or self.source_commit is None
 
 
 def app_id(source_table_id: str) -> str:
@@ -72,6 +82,9 @@ def describe_clone(
     if properties:
         parameters["properties"] = json.dumps(dict(properties), ensure_ascii=False)
     kind = "deep" if plan.deep else "shallow"
+    tags = {**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, _KIND_TAG: kind}
+    if plan.source_commit is not None:
+        tags[_COMMIT_TAG] = plan.source_commit
     return Description(
         operation=CLONE,
         parameters=parameters,
@@ -84,7 +97,7 @@ def describe_clone(
             "sourceNumOfFiles": str(plan.num_files),
         },
         engine_info=engine_info(context.engine.name),
-        tags={**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, _KIND_TAG: kind},
+        tags=tags,
         user_metadata=f"{kind} clone of version {plan.version} of {plan.source_uri}",
     )
 
@@ -110,11 +123,34 @@ def _parse(version: int, info: Mapping[str, Any] | None) -> PastClone | None:
             tags[_KIND_TAG] == "deep",
             str(tags[_SOURCE_ID_TAG]),
             int(parameters["sourceVersion"]),
+            tags.get(_COMMIT_TAG),
             None if predicate is None else str(json.loads(predicate)[0]),
             {str(k): str(v) for k, v in json.loads(parameters.get("properties", "{}")).items()},
         )
     except (*MALFORMED, IndexError):
         return None
+
+
+def ensure_same_history(source: DeltaLog, past: PastClone | None, where: str) -> None:
+    """Refuse a source that lost the version that was cloned, and then used its number again.
+
+    A sync would remove the rows of the lost versions, or do nothing if no version is newer.
+
+    Raises:
+        SafetyError: the commit of this version is another one.
+        ObjectNotFoundError: a log cleanup deleted it.
+    """
+    if past is None or past.source_commit is None:
+        return
+    version = past.source_version
+    if past.may_be_of(digest_commit(source.reader, source.commit_files.get(version))):
+        return
+    raise SafetyError(
+        f"{where} is a clone of version {version} of {source.uri}, but this version of the source "
+        "is now another commit: the source lost commits, and others have their numbers",
+        hint="Check whether the source was restored from a backup: the clone may have the only "
+        f"copy of the lost rows. Add {option('full', True)} to set the clone to the new versions.",
+    )
 
 
 def ensure_unchanged(

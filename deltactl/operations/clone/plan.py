@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -50,7 +51,7 @@ from deltactl.protocol.properties import PROTECTED_BEFORE
 from deltactl.protocol.property_rules import parse_properties
 from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 
 # Properties about commits of the source, which a clone does not have, and about its coordinator.
 _OF_THE_SOURCE: Final = (
@@ -77,12 +78,14 @@ class ClonePlan:
     """The plan of a clone of ``version`` of a source.
 
     ``files`` are those of the target, rows of ``ADD_SCHEMA``. ``copies`` are the files to copy,
-    rows of ``COPY_SCHEMA``; none if the clone is shallow.
+    rows of ``COPY_SCHEMA``; none if the clone is shallow. ``source_commit`` is the digest of the
+    commit of ``version``; ``None`` if the log only has its checkpoint.
     """
 
     source_uri: str
     version: int
     source_table_id: str
+    source_commit: str | None
     deep: bool
     predicate: str | None
     files: pa.Table = field(repr=False)
@@ -133,6 +136,15 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
     return snapshot
 
 
+def digest_commit(reader: CommitReader, file: FileInfo | None) -> str | None:
+    """Return the SHA-256 of a commit; ``None`` without a file.
+
+    Raises:
+        ObjectNotFoundError: a log cleanup deleted it.
+    """
+    return None if file is None else sha256(reader.read_one(file).data).hexdigest()
+
+
 def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms: int) -> ClonePlan:
     """Choose the files, and their names in the target.
 
@@ -153,6 +165,7 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms:
         root_text(source),
         snapshot.version,
         snapshot.metadata.id,
+        digest_commit(snapshot.reader, snapshot.segment.commit),
         options.deep,
         None if where is None else where.sql,
         files,

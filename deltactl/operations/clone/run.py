@@ -180,7 +180,7 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
     past = find_past_clone(log)
     wanted = (plan.deep, plan.source_table_id, plan.version, plan.predicate)
     found = past and (past.deep, past.source_table_id, past.source_version, past.predicate)
-    if found != wanted:
+    if past is None or found != wanted or not past.may_be_of(plan.source_commit):
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             needed = f"{option('deep', True)} {option('sync', True)}"

@@ -26,6 +26,7 @@ from deltactl.operations.clone.commits import (
     app_id,
     clone_txn,
     describe_clone,
+    ensure_same_history,
     ensure_unchanged,
     find_past_clone,
 )
@@ -165,6 +166,7 @@ def _plan(
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
         ensure_unchanged(target, current, past, snapshot)
+        ensure_same_history(source, past, target.uri)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     update = compare(current, snapshot, plan, past, full=options.full)
     return replace(update, is_empty=update.is_empty and not options.full), options

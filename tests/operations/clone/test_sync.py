@@ -225,6 +225,64 @@ def test_a_source_that_went_back_is_refused() -> None:
     assert ids(target) == [1, 3, 9]
 
 
+def with_lost_commits() -> tuple[Store, TableBuilder]:
+    """A clone of version 4, and its source, restored from a backup of version 3."""
+    builder, target = with_vectors(), fresh_store()
+    restored = builder.copy_to(builder.store)
+    builder.append([{"id": 4}])
+    assert sync(builder.store, target).version_after == 0
+    builder.store.delete_many([commit_path(4)])
+    restored.write_file([{"id": 0}])  # the next file has another name than the lost one
+    return target, restored
+
+
+@pytest.mark.parametrize("newest", [4, 5])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_source_that_used_the_numbers_of_lost_commits_again_is_refused(
+    newest: int, dry_run: bool
+) -> None:
+    target, source = with_lost_commits()
+    for number in range(4, newest + 1):
+        source.append([{"id": 10 + number}])
+    with pytest.raises(SafetyError, match="version 4 of .* is now another commit") as refused:
+        sync(source.store, target, dry_run=dry_run)
+    assert "full=True" in str(refused.value.hint)
+    assert target.stat_many([commit_path(1)]) == [None]
+    sync(source.store, target, full=True)
+    assert ids(target) == [1, 3, 9, *range(14, newest + 11)]
+    source.append([{"id": 20}])
+    assert sync(source.store, target).version_after == 2
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_rerun_does_not_take_another_commit_for_the_cloned_one(deep: bool) -> None:
+    builder, target = with_vectors(), fresh_store()
+    restored = builder.copy_to(fresh_store())
+    builder.append([{"id": 4}])
+    clone(builder.store, target, deep=deep)
+    assert clone(builder.store, target, deep=deep).is_done
+    restored.append([{"id": 5}], operation="MERGE")
+    with pytest.raises(SafetyError, match="already contains a table"):
+        clone(restored.store, target, deep=deep)
+
+
+@pytest.mark.parametrize("reason", ["a log cleanup", "an earlier release"])
+def test_a_commit_that_cannot_be_compared_does_not_stop_a_sync(reason: str) -> None:
+    target, source = with_lost_commits()
+    source.append([{"id": 14}])
+    source.append([{"id": 15}])
+    if reason == "a log cleanup":
+        source.checkpoint()
+        source.forget_commits(5)
+    else:
+        lines = [json.loads(line) for line in target.read(commit_path(0)).splitlines()]
+        for line in lines:
+            line.get("commitInfo", {"tags": {}})["tags"].pop("deltactl.cloneSourceCommit", None)
+        target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())
+    assert sync(source.store, target).version_after == 1
+    assert ids(target) == [1, 3, 9, 14, 15]
+
+
 def test_the_predicate_stays() -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
