@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
 from deltactl.log.table_probe import find_inner_table, is_in_log
+from deltactl.protocol.names import LAST_CHECKPOINT, parse_log_name
+from deltactl.protocol.vacuum_names import CHANGE_DATA_DIR
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
@@ -134,6 +136,15 @@ def _is_hidden_directory(part: str) -> bool:
 _NOTES_OF_TABLES: Final = ("clones/", "quarantine/", "runs/", "vacuum/")
 
 
+def _shows_a_table(name: str, last: str) -> bool:
+    """Return whether only a Delta table has such a file: notes, a moved log, or changed rows."""
+    first, _, rest = name.partition("/")
+    if first == OWN_DIR and rest.startswith(_NOTES_OF_TABLES):
+        return True
+    is_log_file = last == LAST_CHECKPOINT or parse_log_name(last) is not None
+    return first == CHANGE_DATA_DIR or (is_log_file and not is_in_log(name))
+
+
 def _ensure_only_files(names: Iterable[str], where: str) -> None:
     for name in names:
         first, _, rest = name.partition("/")
@@ -153,14 +164,15 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
                 f"{where} is a Hudi table: {name!r} describes its files",
                 hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
             )
-        if first == OWN_DIR and rest.startswith(_NOTES_OF_TABLES):
+        directory, _, last = name.rpartition("/")
+        if _shows_a_table(name, last):
+            moved = first if first in (OWN_DIR, CHANGE_DATA_DIR) else directory or name
             raise SafetyError(
                 f"{where} has no log, but {name!r} shows that it was a Delta table. Only the log "
                 "knows which files and rows are live: deleted rows would come back",
                 hint="Restore _delta_log from a backup. Or, if deleted rows may be in the new "
-                f"table, move the directory {OWN_DIR} elsewhere and rerun.",
+                f"table, move {moved!r} elsewhere and rerun.",
             )
-        last = name.rpartition("/")[2]
         if last.startswith("deletion_vector_") and last.endswith(".bin"):
             raise SafetyError(
                 f"{where} has no log, but contains a deletion vector: {name!r}. Only the log knows "

@@ -171,7 +171,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
     ways = list_undos(log.store, past)
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
-        ways.append(f"restore version {whole}, the nearest version that has all its files")
+        ways.append(f"restore version {whole}, the last version before it that has all its files")
     if plan.lost.num_rows < plan.wanted_files:
         rerun = f"rerun with {option('ignore_missing', True)}"
         ways.append(f"{rerun} to restore the version without them")

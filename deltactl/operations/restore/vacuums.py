@@ -19,10 +19,13 @@ VersionRange = tuple[int, int]
 
 
 def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:
-    """Return the earlier version nearest to the target whose files all exist; list all files."""
-    states, latest = find_restorable(log, missing), log.latest_version
-    whole = [v for v, it in states.items() if it.state is State.READABLE and v != latest]
-    return min(whole, key=lambda version: (abs(version - target), version), default=None)
+    """Return the last version before the target whose files all exist; list all files.
+
+    A later version may contain the change that the restore is to undo.
+    """
+    states = find_restorable(log, missing)
+    whole = (v for v, it in states.items() if it.state is State.READABLE and v < target)
+    return max(whole, default=None)
 
 
 def find_ends(
