@@ -132,7 +132,7 @@ class VacuumRun:
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             stopped = self._remove(self._correct_cutoff(put_at))
-        except Exception:  # of the clocks, or of the caller's ``on_progress``
+        except (Exception, KeyboardInterrupt):  # of the clocks, or of the caller's ``on_progress``
             self._end(completed=False)
             raise
         is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)

@@ -496,16 +496,19 @@ def test_only_confirmed_deletes_count() -> None:
     assert scene.vacuum().files_removed == 2
 
 
-def test_an_error_of_the_caller_ends_the_vacuum(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])
+def test_an_error_of_the_caller_ends_the_vacuum(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     scene = Scene()
     scene.remove(40, *scene.append(60, *"abc")[1:])
 
     def fail(progress: object) -> None:
-        raise LookupError
+        raise error
 
     context = replace(scene.context(), on_progress=fail)
     monkeypatch.setattr(scene, "context", lambda: context)
-    with pytest.raises(LookupError):
+    with pytest.raises(error):
         scene.vacuum()
     latest = max(it for it in scene.store.contents() if re.fullmatch(rf"{LOG}/\d+.json", it))
     end = json.loads(scene.store.read(latest))["commitInfo"]
