@@ -6,6 +6,7 @@ import posixpath
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +61,10 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
     if missing:
-        raise explain_missing(snapshot.store, missing, context.warn)
+        # By their names in the source, as the journals of vacuums have them.
+        root = f"{plan.source_uri}/"
+        named = tuple(replace(it, path=it.path.removeprefix(root)) for it in missing)
+        raise explain_missing(snapshot.store, named, context.warn)
 
 
 def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:

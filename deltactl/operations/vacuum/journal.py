@@ -292,10 +292,11 @@ def describe_vacuums(past: Iterable[PastVacuum]) -> str:
 
 
 def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:
-    """Return the remedies for missing files that an undo of a vacuum restores."""
+    """Return the remedy for missing files that undos of vacuums restore, if there are any."""
     command = f"deltactl vacuum {shlex.quote(store.uri)} --undo"
-    return [
-        f"run `{command} {it.run_id}`, which restores {len(it.restorable):,}"
+    undos = [
+        f"`{command} {it.run_id}`, which restores {len(it.restorable):,}"
         for it in past
         if len(it.restorable)
     ]
+    return [f"run {' and '.join(undos)}"] if undos else []

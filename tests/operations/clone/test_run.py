@@ -480,14 +480,15 @@ def test_a_source_that_is_not_whole(deep: bool) -> None:
         }  # fmt: skip
 
 
-def test_the_undo_of_a_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deep", [True, False])
+def test_the_undo_of_a_vacuum_that_removed_the_files_is_named(tmp_path: Path, deep: bool) -> None:
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
     builder.append(*([{"id": n}] for n in range(5)))
     table = Table(tmp_path, warn=lambda _: None)
     table.optimize()
     run = table.vacuum(VacuumOptions(retain_ms=0, force_retention=True, quarantine=True))
     with pytest.raises(DataFileError, match=f" and 2 more; vacuum {run.run_id} of ") as caught:
-        clone(builder.store, fresh_store(), version=1)
+        clone(builder.store, fresh_store(), version=1, deep=deep)
     assert f"--undo {run.run_id}`, which restores 5; " in str(caught.value.hint)
 
 

@@ -247,6 +247,27 @@ def test_it_is_asked_before_the_commit() -> None:
     assert latest(builder.store) == 4
 
 
+def test_all_undos_that_are_needed_are_named(tmp_path: Path) -> None:
+    from deltactl import VacuumOptions
+
+    builder = TableBuilder(tmp_path, [Column("id")])
+    paths = builder.append(*([{"id": n}] for n in range(2)))
+    builder.append([{"id": 2}])
+    table = Table(str(tmp_path))
+    options = VacuumOptions(retain_ms=0, force_retention=True, quarantine=True)
+    runs = []
+    for path in paths:
+        action = {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}}
+        commit = commit_path(latest(builder.store) + 1)
+        builder.store.put_if_absent(commit, encode_lines([action]))
+        runs.append(table.vacuum(options).run_id)
+    with pytest.raises(SafetyError) as caught:
+        table.restore(version=1)
+    command = f"`deltactl vacuum {builder.store.uri} --undo"
+    both = (f"{command} {run}`, which restores 1" for run in reversed(runs))
+    assert f"run {' and '.join(both)};" in (caught.value.hint or "")
+
+
 def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     from deltactl import VacuumOptions
 
