@@ -123,6 +123,9 @@ def convert(
     """
     if isinstance(array, pa.ExtensionArray) and not is_variant(delta_type):
         array = array.storage
+    # Some writers store a column that is null in all rows of a file without its type.
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
     _ensure_kind(array.type, delta_type)
     match delta_type:
         case StructType():

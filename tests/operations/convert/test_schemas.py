@@ -15,7 +15,16 @@ from deltactl.errors import UsageError, ignore_warning
 from deltactl.operations.convert.options import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import ConvertOptions
 from deltactl.protocol.schema import PrimitiveType
-from tests.operations.convert.test_run import actions, assert_all_read, refuse, schema, write
+from tests.interop.judges import rows_with_delta_rs
+from tests.operations.convert.test_run import (
+    actions,
+    assert_all_read,
+    refuse,
+    rows,
+    schema,
+    write,
+)
+from tests.support.table_builder import multiset
 
 WIDEN = ConvertOptions(schema_mode="widen")
 
@@ -371,6 +380,40 @@ def test_a_column_of_nothing_but_null_is_left_out_or_takes_the_type_of_others(
     assert schema(convert(str(tmp_path), warn=told.append)) == {"id": "long", "a": "string"}
     assert any(message.startswith("b: left out") for message in told)
     assert_all_read(tmp_path, [{"id": 1, "a": None}, {"id": 2, "a": "x"}])
+
+
+def test_a_column_of_nothing_but_null_can_be_nested_in_others(tmp_path: Path) -> None:
+    """Some writers store such a column, or a member of a struct, without its type."""
+    null = pa.null()
+    map_of = pa.map_(pa.string(), pa.int64())
+    row = {"s": {"a": 1}, "l": [1], "m": [("k", 1)]}
+    kind = pa.struct(
+        [("s", pa.struct([("a", pa.int64())])), ("l", pa.list_(pa.int64())), ("m", map_of)]
+    )
+    bare = pa.struct([("s", null), ("l", null), ("m", null)])
+    whole = {name: pa.array([value], kind.field(name).type) for name, value in row.items()}
+    in_list = {"id": [1], "v": pa.array([row], kind), "e": [[{"y": 1}]], **whole}
+    write(tmp_path, "1.parquet", in_list)
+    in_bare = {"v": pa.array([dict.fromkeys(row), None], bare), "e": pa.array([[None], []])}
+    write(tmp_path, "2.parquet", {"id": [2, 3], **in_bare, **dict.fromkeys(row, pa.nulls(2))})
+    convert(str(tmp_path))
+    nulls = dict.fromkeys(row)
+    expected = [
+        {"id": 1, "v": row, "e": [{"y": 1}], **row},
+        {"id": 2, "v": nulls, "e": [None], **nulls},
+        {"id": 3, "v": None, "e": [], **nulls},
+    ]
+    table = Table(str(tmp_path))
+    assert table.check(depth="data").is_sound
+    for _ in range(2):
+        assert multiset(rows(tmp_path)) == multiset(expected)
+        assert multiset(rows_with_delta_rs(tmp_path)) == multiset(expected)
+        table.optimize(min_file_bytes=1 << 20)
+    assert Table(str(tmp_path)).check(depth="data").is_sound
+    assert [action["path"] for action in actions(tmp_path, 1)["remove"]] == [
+        "1.parquet",
+        "2.parquet",
+    ]
 
 
 def test_lists_that_are_empty_in_every_file_have_no_type(tmp_path: Path) -> None:
