@@ -6,13 +6,18 @@ Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpoi
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from deltactl.errors import StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.run_context import RunContext
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -29,6 +34,8 @@ def run_after_commit(
     keeps_history: bool = False,
 ) -> int | None:
     """Update manifests, and write a checkpoint if one is due; errors become warnings.
+
+    Manifests are updated after changes of files, and after the property that asks for it was set.
 
     A checkpoint is due if ``checkpoint.plan.is_due`` returns true: a multiple of
     ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
@@ -48,11 +55,12 @@ def run_after_commit(
     from deltactl.operations.checkpoint.run import checkpoint_table
 
     properties, version = TableProperties(after.metadata.configuration), after.version
-    if files_changed and properties.refreshes_manifests:
+    if properties.refreshes_manifests:
         from deltactl.operations.manifest.run import refresh_manifests
 
-        since = before.version if before.properties.refreshes_manifests else None
-        refresh_manifests(log, since, context)
+        is_new = not before.properties.refreshes_manifests
+        if files_changed or is_new:
+            refresh_manifests(log, None if is_new else before.version, context)
     last = before.segment.checkpoint_version
 
     def run(options: CheckpointOptions) -> CheckpointReport:
@@ -73,3 +81,22 @@ def run_after_commit(
         except Exception as error:
             context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
     return None if written is None else written.version
+
+
+def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> None:
+    """Warn after a commit of other rows if the table has manifests that nothing updates.
+
+    Call this in rare runs only, because it costs a listing.
+    """
+    from deltactl.operations.manifest.place import find_manifest
+
+    if TableProperties(after.metadata.configuration).refreshes_manifests:
+        return
+    with suppress(StorageError):
+        if find_manifest(store) is not None:
+            context.warn(
+                f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may get "
+                "old rows: the table does not set "
+                "delta.compatibility.symlinkFormatManifest.enabled. Run `deltactl "
+                f"generate-manifest {shlex.quote(store.uri)}`"
+            )

@@ -18,7 +18,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
-from deltactl.operations.after_commit import run_after_commit
+from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.lost_files import find_kept_refusal, find_loss_refusal, find_lost
 from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
@@ -110,6 +110,8 @@ def restore_table(
     gone = find_missing_again(log.store, plan.added, context, "the version is restored", log.uri)
     # If this was the wrong version, the next restore may need another old one.
     run_after_commit(log, versions.current, after, context, keeps_history=True)
+    if plan.added.num_rows or plan.removed.num_rows:
+        warn_of_manifests(log.store, after, context)
     return replace(report, version_after=after.version, gone=gone)
 
 

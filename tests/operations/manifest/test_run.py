@@ -26,10 +26,12 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.manifest import run as manifest_run
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
+from deltactl.operations.restore.run import RestoreOptions, restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.local.store import LocalStore
@@ -847,6 +849,43 @@ def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) ->
     assert any(
         "not refreshed" in message and "deltactl generate-manifest" in message for message in told
     )
+
+
+def test_a_restore_says_that_manifests_are_outdated_which_nothing_refreshes(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1)])
+    builder.append([row(2)])
+    told: list[str] = []
+
+    def restore(version: int) -> None:
+        run_on(builder.store, restore_table, RestoreOptions(version=version), warn=told.append)
+
+    restore(1)
+    assert told == [], "there are none"
+    generate(builder.store)
+    name = "delta.compatibility.symlinkFormatManifest.enabled"
+    run_on(builder.store, alter_table, AlterOptions(properties={name: "true"}))
+    restore(2)  # which has no such property
+    (message,) = told
+    assert message == (
+        f"the manifests in {builder.store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
+        f"get old rows: the table does not set {name}. Run `deltactl generate-manifest "
+        f"{builder.store.uri}`"
+    )
+    restore(4)  # which has it
+    assert len(told) == 1
+    assert generate(builder.store, ManifestOptions(check=True)).is_up_to_date
+
+
+def test_manifests_are_written_when_the_property_is_set(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1)], [row(2, "b")])
+    generate(builder.store, ManifestOptions(where="p = 'a'"))
+    builder.append([row(3)])
+    properties = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    run_on(builder.store, alter_table, AlterOptions(properties=properties), warn=pytest.fail)
+    assert set(manifests(tmp_path)) == {"p=a", "p=b"}
+    assert_reads_alike(tmp_path, builder)
 
 
 def test_without_the_property_nothing_is_refreshed() -> None:

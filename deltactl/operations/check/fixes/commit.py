@@ -19,7 +19,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import Actions, as_removes, with_data_change
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
-from deltactl.operations.after_commit import run_after_commit
+from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.fixes.report import FixReport
 from deltactl.operations.run_context import RunContext
@@ -137,4 +137,5 @@ def commit_fix(
     """Commit a fix; return its report. The history stays: the fix can be undone by a restore."""
     after = context.transaction(log, CommitBase.of(snapshot)).commit(draft)
     run_after_commit(log, snapshot, after, context, keeps_history=True)
+    warn_of_manifests(log.store, after, context)
     return replace(report, versions=(after.version,))
