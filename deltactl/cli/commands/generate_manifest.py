@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltactl.cli.options.common import TableArgument, dry_run_field
 from deltactl.cli.session import Session
+from deltactl.errors import DeltactlError, UsageError
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.option_fields import execution_option
 
@@ -44,6 +47,34 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     report = _run(session, table, options, flags.output_root, flags.dry_run)
     _present(session, report, options)
+
+
+@contextmanager
+def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[Sequence[str]]:
+    """Refuse statements for two tables of one name: the partitions of both would be in one table.
+
+    Raises:
+        UsageError: two tables have one name.
+    """
+    found: dict[str, str] = {}
+    for table in tables if len(tables) > 1 else ():
+        name = _find_ddl_name(session.for_table(table, session.output, jobs), table)
+        if name is not None and (other := found.setdefault(name, table)) != table:
+            raise UsageError(
+                f"--ddl gives two tables the name {name!r}: {other} and {table}",
+                hint="Run the command for each table alone, and rename one in its statements.",
+            )
+    yield tables
+
+
+def _find_ddl_name(session: Session, table: str) -> str | None:
+    """Return the name of a table in its statements, if they are asked for and can be written."""
+    from deltactl.operations.manifest.ddl import name_table
+
+    with suppress(DeltactlError):  # the run on this table raises it, too
+        if session.take(ManifestOptions).ddl is not None:
+            return name_table(session.open_table(table, read_only=True).snapshot())
+    return None
 
 
 def _run(

@@ -242,6 +242,12 @@ def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
     )
 
 
+def name_table(snapshot: Snapshot) -> str:
+    """Return the name of a table in the statements."""
+    name = snapshot.metadata.name or render_root(snapshot.store.uri).rpartition("/")[2]
+    return _UNNAMEABLE.sub("_", name).strip("_").lower() or "delta_table"
+
+
 def partition_values(folder: str, fields: Sequence[Field]) -> list[str | None] | None:
     """Return normal texts of the values; ``None`` if the directory is not of a partition."""
     values = parse_directory(folder, fields)
@@ -271,8 +277,7 @@ class _Writer:
         self.partition_fields = metadata.partition_fields
         self._columns = [f for f in metadata.data_schema.fields if not is_void(f.type)]
         self._root, self._dialect = root, dialect
-        last = render_root(snapshot.store.uri).rpartition("/")[2]
-        self._name = _UNNAMEABLE.sub("_", metadata.name or last).strip("_").lower() or "delta_table"
+        self._name = name_table(snapshot)
         self._full_name = f"{dialect.schema}{dialect.name(self._name)}"
 
     def doubts(self) -> Iterator[str]:

@@ -81,6 +81,20 @@ def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
     assert len(lines) == 2 and all(line.startswith("hdfs:/") for line in lines)
 
 
+def test_statements_for_two_tables_of_one_name_are_refused(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    for name in ("eu/events", "a-b", "a_b"):
+        TableBuilder(tmp_path / name, [Column("n")]).append([{"n": 1}])
+    for pair in (("events", "eu/events"), ("a-b", "a_b")):
+        ran = cli("generate-manifest", pair[0], "none", pair[1], "--ddl", "hive", "--jobs", "2")
+        assert (ran.code, ran.out) == (2, "")
+        assert f": {pair[0]} and {pair[1]}\n" in ran.err
+        assert "hint: Run the command for each table alone" in ran.err
+        assert not any(Path(name, ROOT).exists() for name in pair)
+        assert cli("generate-manifest", *pair).code == 0, "without statements"
+
+
 def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
