@@ -95,8 +95,8 @@ def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> N
     with suppress(StorageError):
         if find_manifest(store) is not None:
             context.warn(
-                f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may get "
-                "old rows: the table does not set "
+                f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
+                "get old rows: the table does not set "
                 "delta.compatibility.symlinkFormatManifest.enabled. Run `deltactl "
                 f"generate-manifest {shlex.quote(store.uri)}`"
             )

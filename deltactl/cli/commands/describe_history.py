@@ -26,9 +26,10 @@ from deltactl.cli.pages.history import (
 from deltactl.cli.session import Session
 from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
+from deltactl.commit_options import COMMIT_INFO_KEYS
 from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.history.columns import json_row
+from deltactl.log.history.columns import COLUMNS, json_row
 from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
@@ -38,10 +39,13 @@ from deltactl.operations.history.run import (
 )
 from deltactl.option_fields import output_option, selection_option
 from deltactl.protocol.column_names import Columns, list_columns
+from deltactl.suggest import find_nearest, with_suggestion
 from deltactl.units import TimestampMs, format_count
 
 DEFAULT_LIMIT = 20
 _LIST = "a list of commits, without --at, --diff, --follow, --files"
+_OF_RESTORABLE = ("restorable", "num_files", "num_files_gone")
+_KNOWN = frozenset({*COLUMNS, *COMMIT_INFO_KEYS, *_OF_RESTORABLE, "clientVersion"})  # of delta-rs
 _RANGE = re.compile(r"\s*([0-9]{0,19})\s*(\.\.)?\s*([0-9]{0,19})\s*")
 
 
@@ -153,12 +157,14 @@ class HistoryFlags:
             raise UsageError(
                 f"{' and '.join(questions)} cannot be combined", hint="Give one of them."
             )
+        added = [name for name in list_columns(self.columns or ()) if name in _OF_RESTORABLE]
         for name, is_given, needed, is_there in (
             ("--files", self.files, "--version", self.version is not None),
             ("--since-version", self.since_version is not None, "--follow", self.follow),
             ("--restorable", options.restorable, f"{_LIST} and --blame", self.is_plain),
             ("--blame", self.blame is not None, _LIST, self.is_list),
             ("--columns", self.columns is not None, _LIST, self.is_plain),
+            (f"--columns {','.join(added)}", bool(added), "--restorable", options.restorable),
         ):
             if is_given and not is_there:
                 raise UsageError(
@@ -243,7 +249,9 @@ def _show_history(
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
     if columns and form in (OutputFormat.TABLE, OutputFormat.CSV):
-        chosen = [_choose(row, columns) for row in written]
+        listed = list(written)
+        _ensure_known(columns, listed, session)
+        chosen = [_choose(row, columns) for row in listed]
         page = partial(describe_columns, chosen, columns, report.num_unread)
         present_history(session, report.latest_version, [], page, chosen)
         return
@@ -287,6 +295,25 @@ def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> N
         lambda: describe_commit_files(found, now_ms),
         rows,
     )
+
+
+def _ensure_known(columns: Sequence[str], rows: Sequence[dict[str, Any]], session: Session) -> None:
+    """Refuse a misspelled column; warn of another one that no listed commit has.
+
+    Commits can have any key, so the name may be right for commits that are not listed.
+
+    Raises:
+        UsageError: there is one.
+    """
+    found = {key for row in rows for key in (*row, *(row["otherInfo"] or ()))}
+    for name in columns:
+        if name in found or name in _KNOWN:
+            continue
+        message = f"--columns: no commit that is listed has {name!r}"
+        known = found | _KNOWN
+        if find_nearest(name, known) is not None:
+            raise UsageError(with_suggestion(message, name, known), hint="Correct the name.")
+        session.output.warn(message)
 
 
 def _choose(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:

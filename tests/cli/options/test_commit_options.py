@@ -131,3 +131,29 @@ def test_the_library_takes_them(events: TableBuilder) -> None:
     assert {"userName": "ann", "userMetadata": "x", "team": "etl"}.items() <= newest_info(
         "events"
     ).items()
+
+
+def test_a_column_that_no_commit_has_is_refused_or_told(cli: RunCli, events: TableBuilder) -> None:
+    def ask(columns: str, *args: str) -> tuple[int, str, str]:
+        ran = cli("describe-history", "events", "--columns", columns, *args, "-o", "csv")
+        return ran.code, ran.out, ran.err
+
+    cli("optimize", "events", *SAID)
+    for wrong, right in {"restorabel": "restorable", "Version": "version", "teem": "team"}.items():
+        code, out, err = ask(f"version,{wrong}")
+        assert (code, out) == (2, "")
+        assert f"no commit that is listed has {wrong!r}. Did you mean {right!r}?" in err
+    code, _, err = ask("num_files,version")
+    assert (code, "--columns num_files needs --restorable" in err) == (2, True)
+    assert ask("version,num_files", "--restorable")[1].splitlines()[1] == "3,1"
+    code, _, err = ask("num_files", "--restorable", "--operation", "VACUUM")
+    assert (code, err) == (0, ""), "no commit is listed"
+    # Keys of other commits: a script must not fail because none of these is listed.
+    assert ask("version,clientVersion,tags", "--version", "0") == (
+        0,
+        "version,clientVersion,tags\n0,,\n",
+        "",
+    )
+    code, out, err = ask("version,zzz", "--version", "0")
+    assert (code, out) == (0, "version,zzz\n0,\n")
+    assert err == "warning: --columns: no commit that is listed has 'zzz'\n"
