@@ -183,7 +183,7 @@ class Worlds:
             case "delete":
                 return OK, self.world({n: e for n, e in files.items() if n != call.name})
             case "move":
-                return self._move(world, call)
+                return self._move(world, call, now_ms)
             case "ratify" | "report":
                 assert entry is not None
                 reply, known = self._decide(call, json.loads(self._data[entry.data]))
@@ -237,13 +237,13 @@ class Worlds:
         commits = [*known["commits"], commit]
         return OK, {**known, "latest": commit["version"], "commits": commits}
 
-    def _move(self, world: int, call: Call) -> tuple[Reply, int]:
+    def _move(self, world: int, call: Call, now_ms: int) -> tuple[Reply, int]:
         files = dict(self._worlds[world])
         if call.name not in files:
             return MISSING, world
         if call.other in files:
             return EXISTS, world
-        files[call.other] = files.pop(call.name)
+        files[call.other] = Entry(files.pop(call.name).data, now_ms)
         return OK, self.world(files)
 
     def _fact(self, name: str, entry: Entry | None) -> tuple[str, int, int] | None:

@@ -191,7 +191,8 @@ class MemoryStore:
                 elif target in _SPACE.files:
                     failed[old] = ObjectExistsError(f"cannot move {old!r}: the name is taken")
                 else:
-                    _SPACE.files[target] = _SPACE.files.pop(uri)
+                    data, _ = _SPACE.files.pop(uri)
+                    _SPACE.files[target] = (data, _SPACE.tick(self._uri))
         return failed
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:

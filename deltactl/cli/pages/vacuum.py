@@ -178,7 +178,13 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
     if report.num_in_place:
         there = format_count(report.num_in_place, "file is", "files are")
         title += f"; {there} already there"
-    yield Section((Tone.GOOD(f"{verb} {files}"), title))
+    notes = []
+    if report.restored:
+        notes = [
+            "The latest version does not need them: a later vacuum removes them again. To keep "
+            "them, restore a version that needs them"
+        ]
+    yield Section((Tone.GOOD(f"{verb} {files}"), title), notes=notes)
     lost, title = report.impossible, "Cannot be restored"
     if len(lost) > 1 and len(reasons := set(lost.values())) == 1:
         # Such as after a vacuum without a quarantine.

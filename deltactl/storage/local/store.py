@@ -322,6 +322,8 @@ class LocalStore:
         for (old, _), (path, target) in zip(pairs, paths, strict=True):
             try:
                 self._paths.make_parents(target)
+                with suppress(OSError):  # not the owner, or no times in this file system
+                    os.utime(path, follow_symlinks=False)
                 move_exclusively(path, target)
                 remove_checksum(path)
                 directories |= {os.path.dirname(path), os.path.dirname(target)}

@@ -93,6 +93,9 @@ def test_quarantined_files_come_back_as_they_were() -> None:
     assert undone.impossible == {}
     assert {name: scene.store.read(name) for name in gone} == before
     assert read_last_vacuum_info(scene.store) is None, "lite has to see them again"
+    assert scene.plan() == {}, "their retention begins again"
+    for name in gone:
+        scene.store.set_modified(name, NOW - 8 * DAY)
     assert set(scene.plan()) == gone
     assert list_runs(scene.store)[-1].status == "undone"
 

@@ -371,3 +371,13 @@ def test_large_files_are_written_to_the_disk_before_they_are_closed(
             file.write(memoryview(bytes(400)))
         assert started == [file.fileno()]
     assert store.read("f") == bytes(2000)
+
+
+def test_a_moved_file_has_the_time_of_the_move(store: LocalStore, root: Path) -> None:
+    """As on object stores: a vacuum keeps a file that an undo moved back, as long as a new one."""
+    store.put("x", b"")
+    os.utime(root / "x", (1_000, 1_000))
+    assert store.move_many([("x", "a/x")]) == {}
+    (moved,) = store.stat_many(["a/x"])
+    assert moved is not None
+    assert moved.modified_ms > 1_600_000_000_000
