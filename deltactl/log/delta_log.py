@@ -219,17 +219,22 @@ class DeltaLog:
         if not self.exists:
             raise no_table_error(self.store)
 
-    def ensure_newest(self) -> None:
+    def ensure_newest(self, *, or_warn: bool = False) -> None:
         """List the whole log, unless this was done; refuse if its newest commits were lost.
 
         Raises:
             NotATableError: there is no log.
-            LogGapError: ``_last_checkpoint`` names a later version than the listing has.
+            LogGapError: ``_last_checkpoint`` names a later version than the listing has; with
+                ``or_warn``, this is a warning.
         """
         from deltactl.log.segment import list_whole
 
         if self._listing is None or self._listing.start_version:
-            self._listing = list_whole(self.list_from, self.store, self.warn)
+            self._listing, lost = list_whole(self.list_from, self.store, self.warn)
+            if lost is not None and not or_warn:
+                raise lost
+            if lost is not None:
+                self.warn(f"{lost.message}. {lost.hint}")
         self.ensure_exists()
 
     @property

@@ -72,20 +72,16 @@ def list_from_hint(
     return listing, find_lost_commits(listing, hinted, store.uri)
 
 
-def list_whole(list_from: Callable[[int], LogListing], store: Store, warn: Warn) -> LogListing:
-    """List the whole log, and compare it with ``_last_checkpoint``.
-
-    Raises:
-        LogGapError: the newest commits were lost.
-    """
+def list_whole(
+    list_from: Callable[[int], LogListing], store: Store, warn: Warn
+) -> tuple[LogListing, LogGapError | None]:
+    """List the whole log. Also return an error if the newest commits were lost."""
     listing = list_from(0)
     hinted = read_hint(store, warn) if listing.has_hint else None
     if find_lost_commits(listing, hinted, store.uri) is None:
-        return listing
+        return listing, None
     listing = list_from(0)  # they may have been written after the listing
-    if (lost := find_lost_commits(listing, hinted, store.uri)) is not None:
-        raise lost
-    return listing
+    return listing, find_lost_commits(listing, hinted, store.uri)
 
 
 def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> LogGapError | None:

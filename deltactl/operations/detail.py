@@ -64,7 +64,7 @@ def load_detail(
         VersionNotFoundError: the version cannot be rebuilt from the log.
         CorruptLogError: the log is damaged.
     """
-    log.ensure_exists()
+    log.ensure_newest(or_warn=True)
     snapshot = log.snapshot(version)
     layout = None if survey is None else survey(snapshot)
     batches = snapshot.file_batches(["size_bytes"])

@@ -364,7 +364,9 @@ class Store(Protocol):
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never replace a file.
 
-        A file then has the time of the move: copies in an object store have no other. Return errors by old name: ``ObjectNotFoundError`` if no file has the old name,
+        A file then has the time of the move, like a copy in an object store.
+
+        Return errors by old name: ``ObjectNotFoundError`` if no file has the old name,
         ``ObjectExistsError`` if a file has the new name. After any other error a file may have both
         names; to repair this, move it again.
         """

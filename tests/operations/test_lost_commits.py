@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from deltactl import Table
+from deltactl.engine.local import LocalEngine
 from deltactl.errors import LogGapError
 from deltactl.log.hint import HINT_NAME
+from deltactl.operations.maintain.observe import observe_table
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.run_context import RunContext
 from tests.support.forwarding import Call
 from tests.support.stores import CountingStore, MemoryStore, fresh_store
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
@@ -21,6 +25,14 @@ COMMANDS: dict[str, Command] = {
     "vacuum --purge-quarantine": lambda table: table.purge_quarantine(),
     "checkpoint": lambda table: table.checkpoint(),
     "checkpoint --cleanup-only": lambda table: table.checkpoint(cleanup_only=True),
+    "checkpoint --repair": lambda table: table.repair_checkpoints(),
+    "clone": lambda table: table.clone(fresh_store().uri, deep=True),
+    "maintain": lambda table: observe_table(
+        "t",
+        table._log_for(dry_run=True),
+        MaintainPolicy(),
+        RunContext(warn=pytest.fail, engine=LocalEngine()),
+    ),
     "restore": lambda table: table.restore(version=0),
     "alter": lambda table: table.alter(unset=("delta.appendOnly",)),
     "check --fix stats": lambda table: table.fix(kind="stats"),
@@ -62,7 +74,9 @@ def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore) -> None:
     table = Table("x", store=store, warn=warnings.append)
     assert table.snapshot().version == 1
     assert table.optimize(dry_run=True).plan.version == 1
-    assert ["commits 2 to 3 are missing" in text for text in warnings] == [True, True]
+    assert table.detail().version == 1
+    assert table.history().num_rows == 2
+    assert ["commits 2 to 3 are missing" in text for text in warnings] == [True] * 4
     (finding,) = table.check().findings.to_pylist()
     assert (finding["code"], finding["version"]) == ("LOG_GAP", 2)
 

@@ -120,11 +120,12 @@ def repair_checkpoints(
     """Check every checkpoint and ``_last_checkpoint``; repair files that are proven wrong.
 
     Raises:
+        LogGapError: the newest commits were lost: without ``_last_checkpoint``, nothing shows it.
         CorruptLogError: the latest version cannot be rebuilt from valid files.
         UnsupportedFeatureError: the protocol forbids a checkpoint.
         DeltactlError: writing or the store failed.
     """
-    log.ensure_exists()
+    log.ensure_newest()
     trusted = load_trusted(log)
     store, latest, bad, verdicts = log.store, trusted.latest, trusted.bad, trusted.verdicts
     hint = check_hint(log, bad)

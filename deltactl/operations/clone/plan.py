@@ -121,12 +121,16 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
 
     Raises:
         NotATableError: there is no log.
+        LogGapError: the latest version is asked for, and the newest commits were lost.
         VersionNotFoundError: the version is outside the log; the message has the range.
         CorruptLogError: the log is damaged.
         UnsupportedFeatureError: a table feature forbids it.
     """
-    source.ensure_exists()
     version = options.version
+    if version is None and options.timestamp_ms is None:
+        source.ensure_newest()
+    else:
+        source.ensure_exists()
     if options.timestamp_ms is not None:
         version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
     if version is not None:

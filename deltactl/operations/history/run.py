@@ -69,6 +69,7 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
         VersionNotFoundError: the requested version is not in the log.
         StorageError: the log cannot be read.
     """
+    log.ensure_newest(or_warn=True)
     if options.first_version == options.last_version:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()

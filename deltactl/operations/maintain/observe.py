@@ -114,7 +114,7 @@ def _allowed_policy(log: DeltaLog, policy: MaintainPolicy, context: RunContext) 
 def _look(
     table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext, sums_tombstones: bool
 ) -> Observation:
-    log.ensure_exists()
+    log.ensure_newest()
     events, z_orders = EventCollector(), ZOrderCommits()
     snapshot = load_audited(log, visitors=[events, z_orders])
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
