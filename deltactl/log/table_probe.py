@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import NotATableError, SafetyError, StorageError
-from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
+from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR, TABLE_MARKERS, parse_log_name
 from deltactl.storage.local.uris import path_to_uri
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
@@ -32,6 +32,12 @@ def log_directory(directory: str) -> str:
 def is_in_log(name: str) -> bool:
     """Return whether a name is that of a file in the log of the table at the root."""
     return name.startswith(f"{LOG_DIR}/")
+
+
+def is_from_a_log(name: str) -> bool:
+    """Return whether a file outside the log has a name of log files: a log was moved there."""
+    last = name.rpartition("/")[2]
+    return not is_in_log(name) and (last == LAST_CHECKPOINT or parse_log_name(last) is not None)
 
 
 def find_inner_table(name: str) -> str | None:

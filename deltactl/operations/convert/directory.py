@@ -8,8 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
-from deltactl.log.table_probe import find_inner_table, is_in_log
-from deltactl.protocol.names import LAST_CHECKPOINT, parse_log_name
+from deltactl.log.table_probe import find_inner_table, is_from_a_log, is_in_log
 from deltactl.protocol.vacuum_names import CHANGE_DATA_DIR
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import OWN_DIR
@@ -136,13 +135,11 @@ def _is_hidden_directory(part: str) -> bool:
 _NOTES_OF_TABLES: Final = ("clones/", "quarantine/", "runs/", "vacuum/")
 
 
-def _shows_a_table(name: str, last: str) -> bool:
+def _shows_a_table(name: str) -> bool:
     """Return whether only a Delta table has such a file: notes, a moved log, or changed rows."""
     first, _, rest = name.partition("/")
-    if first == OWN_DIR and rest.startswith(_NOTES_OF_TABLES):
-        return True
-    is_log_file = last == LAST_CHECKPOINT or parse_log_name(last) is not None
-    return first == CHANGE_DATA_DIR or (is_log_file and not is_in_log(name))
+    is_note = first == OWN_DIR and rest.startswith(_NOTES_OF_TABLES)
+    return is_note or first == CHANGE_DATA_DIR or is_from_a_log(name)
 
 
 def _ensure_only_files(names: Iterable[str], where: str) -> None:
@@ -165,7 +162,7 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
                 hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
             )
         directory, _, last = name.rpartition("/")
-        if _shows_a_table(name, last):
+        if _shows_a_table(name):
             moved = first if first in (OWN_DIR, CHANGE_DATA_DIR) else directory or name
             raise SafetyError(
                 f"{where} has no log, but {name!r} shows that it was a Delta table. Only the log "
