@@ -207,8 +207,8 @@ class Session(TableAccess):
         fields of the envelope. ``shows_command``: after a dry run, show how to do it.
 
         Raises:
-            Exit: with the exit status 3, if ``is_work_needed``.
             DeltactlError: ``error``, which is also in the envelope.
+            Exit: with the exit status 3, if ``is_work_needed``.
         """
         envelope = self.envelope(**parts)
         envelope.published_only = any(log.is_published_only for log in self._opened)
@@ -219,9 +219,10 @@ class Session(TableAccess):
                 )
                 or error
             )
-        if error is not None:
+        envelope.is_needed = is_work_needed
+        if error is not None:  # each error is worse than needed work
             envelope.fail(error)
-        if is_work_needed:
+        elif is_work_needed:
             envelope.exit_code = ExitCode.WORK_NEEDED
         if envelope.skipped is not None:
             sections = partial(tuple, [Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))])
@@ -229,10 +230,10 @@ class Session(TableAccess):
         can_do = has_work and shows_command and error is None and not self._is_refused
         to_do = real_command(self.argv) if can_do else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
-        if is_work_needed:
-            raise typer.Exit(ExitCode.WORK_NEEDED)
         if error is not None:
             raise error
+        if is_work_needed:
+            raise typer.Exit(ExitCode.WORK_NEEDED)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress in this context; it yields the callback for the engine."""

@@ -10,7 +10,7 @@ def search(session: Session, table: str, predicate: str, *, versions: bool, reda
     """Search everything that is still stored. The exit status is 3 if something was found.
 
     Raises:
-        DeltactlError: the table cannot be searched, or not everything of it, and nothing was found.
+        DeltactlError: the table cannot be searched, or not everything of it.
     """
     from deltactl.cli.pages.erased import describe_erased
     from deltactl.operations.erased.run import search_erased

@@ -47,7 +47,7 @@ class Envelope:
     the reason why the run did nothing, although there may be work to do. ``result`` is the part
     that each command defines: a dataclass, a mapping or a list of them. ``exit_code`` is the exit
     status of a run over this table alone. ``published_only``: a catalog may know newer commits.
-    ``is_idle``: there was nothing to do.
+    ``is_idle``: there was nothing to do. ``is_needed``: something was found, or work is needed.
     """
 
     command: str | None
@@ -64,6 +64,7 @@ class Envelope:
     exit_code: int = 0
     published_only: bool = False
     is_idle: bool = False
+    is_needed: bool = False
 
     @property
     def status(self) -> str:
@@ -85,7 +86,7 @@ class Envelope:
     def to_json(self) -> dict[str, Any]:
         """Return the envelope as JSON values, ``schema_version`` first."""
         shown = {"schema_version": SCHEMA_VERSION, **to_jsonable(self), "status": self.status}
-        del shown["is_idle"]  # the status says it
+        del shown["is_idle"], shown["is_needed"]  # the status says it
         if not self.published_only:
             del shown["published_only"]
         return shown

@@ -40,7 +40,7 @@ class TableOutcome:
     @property
     def codes(self) -> Sequence[str]:
         """The codes of the findings; if there are none, that of needed work, or none."""
-        if self.exit_code != ExitCode.WORK_NEEDED:
+        if not self.envelope.is_needed:
             return ()
         found = dict.fromkeys(it.finding for it in self.sections() if it.finding is not None)
         return tuple(found) or (ExitCode.WORK_NEEDED.name,)
@@ -60,8 +60,9 @@ class TableOutcome:
         error = self.envelope.error
         if error is None:
             return self.summary
-        is_needed = self.exit_code == ExitCode.WORK_NEEDED
-        return (*pieces(self.summary), f"; {error.message}") if is_needed else error.message
+        if not self.envelope.is_needed:
+            return error.message
+        return (*pieces(self.summary), f"; {error.message}")
 
     @property
     def message(self) -> str:

@@ -150,6 +150,15 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     assert envelope["error"]["code"] == "UNSUPPORTED_FEATURE"
     assert "notYetInvented" in envelope["error"]["message"]
     assert envelope["result"]["sound"] is True
+    (data,) = (tmp_path / "new").glob("*.parquet")
+    data.unlink()  # a finding does not hide that the check could not cover all
+    ran = cli("check", str(tmp_path / "new"))
+    assert (ran.code, "FILE_MISSING" in ran.out, "notYetInvented" in ran.err) == (7, True, True)
+    envelope = json.loads(cli("check", str(tmp_path / "new"), "-o", "json").out)
+    assert (envelope["exit_code"], envelope["status"]) == (7, "failed")
+    assert envelope["result"]["codes"] == {"FILE_MISSING": 1}
+    annotated = cli("check", str(tmp_path / "new"), "-o", "github").out
+    assert "FILE_MISSING%2C UNSUPPORTED_FEATURE" in annotated
 
 
 def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder) -> None:
