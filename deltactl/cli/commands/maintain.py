@@ -148,7 +148,7 @@ def _present(
 def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
     """Return the error of a table: a signal that stopped it, else the worst error of an action."""
     if report.interrupted:
-        num_done = sum(it.measured is not None for it in report.outcomes)
+        num_done = sum(it.state == "done" for it in report.actions)
         done = f"{format_count(num_done, 'action')} finished"
         stopped = session.find_interruption(done, is_part_done=bool(report.outcomes))
         if stopped is not None:

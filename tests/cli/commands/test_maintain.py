@@ -13,6 +13,7 @@ import pytest
 from deltactl.cli.signals import Cancellation
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.run import Maintenance
+from deltactl.operations.optimize.tasks import rewrite_files
 from tests.cli.conftest import RunCli
 from tests.support.html_page import parse_page
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -218,6 +219,34 @@ def test_metrics_of_tables_on_which_the_command_was_not_called(
     monkeypatch.setattr(Maintenance, "decide", expire)
     cli("maintain", "a", "b", "--metrics", str(target), "--timeout", "1s")
     assert re.findall(r"exit_status\{.* (\d+)", target.read_text()) == ["5", "5"]
+
+
+def test_a_stopped_run_counts_the_actions_that_were_finished(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is up while the second of three partitions is rewritten, in one call."""
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
+    for number, part in enumerate("abc" * 6):
+        builder.append([{"id": number, "p": part}])
+    given: list[Cancellation] = []
+    begun: list[object] = []
+
+    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
+        given.append(cancellation)
+        return nullcontext()
+
+    def rewrite(*args: Any) -> Any:
+        begun.append(args)
+        if len(begun) == 2:
+            given[0].expired_ms = 1000
+            given[0].token.set()
+        return rewrite_files(*args)
+
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    monkeypatch.setattr("deltactl.operations.optimize.layout.tasks.rewrite_files", rewrite)
+    ran = cli("maintain", str(tmp_path), "--only", "optimize", "--max-concurrent", "1")
+    assert ran.out.startswith("2 actions done: 10 files fewer")
+    assert "stopped by --timeout 1s; 2 actions finished" in ran.err
 
 
 def test_metrics_are_written_by_a_rename(
