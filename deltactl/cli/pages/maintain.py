@@ -32,9 +32,13 @@ def _summarise(report: TableReport) -> str:
 def describe_maintain(report: TableReport) -> Iterator[Section]:
     """Return the actions of one table."""
     tone = Tone.STRONG if report.dry_run else Tone.GOOD
-    yield Section(tone(_summarise(report)), facts=list(_list_facts(report.facts)))
+    title, facts = tone(_summarise(report)), list(_list_facts(report.facts))
     if report.outcomes:
+        yield Section(title)
         yield _describe_outcomes(report.outcomes)
+        yield Section(Tone.STRONG("The table before the run"), facts=facts)
+    else:
+        yield Section(title, facts=facts)
     ranked = [it for it in report.actions if it.rank and (it.state == "planned" or report.outcomes)]
     if ranked:
         yield _describe_actions(ranked, is_aside=bool(report.outcomes))

@@ -105,6 +105,8 @@ def test_the_result_of_one_table_for_people(lake: Path, cli: RunCli) -> None:
     assert ran.code == 0
     assert ran.out.startswith("2 actions done: 11 files fewer")
     assert "version 13" in ran.out
+    page = ran.out[ran.out.index("The table before the run") :]
+    assert page.splitlines()[2].split()[:2] == ["files", "12"]
 
 
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:
