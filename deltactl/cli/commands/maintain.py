@@ -215,6 +215,7 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     children = {table: session.for_table(table, session.output, jobs) for table in tables}
     policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
     _warn_of_unused(session, policies, fleet.run.options)
+    _warn_of_profiles(session, tables)
 
     def look(table: str) -> None:
         session.raise_if_cancelled()
@@ -250,6 +251,20 @@ def _warn_of_unused(
             f"maintain does not use these settings of vacuum: {', '.join(unused)}. It deletes for "
             "good what has passed the retention. To delete less, set `retain` in the section "
             "[maintain], or omit vacuum from its `actions` and run `deltactl vacuum`"
+        )
+
+
+def _warn_of_profiles(session: Session, tables: Sequence[str]) -> None:
+    """Warn once of profiles that match no table; tables given by name may be a part of all."""
+    from deltactl.operations.find_tables import is_glob
+
+    params = session.ctx.params
+    if params["tables_from"] is None and not any(map(is_glob, params["table"] or ())):
+        return
+    if idle := session.settings.find_idle_profiles(tables):
+        session.output.warn(
+            f"no table of this run matches the patterns of {', '.join(idle)}: what it sets applies "
+            "to none. `deltactl config TABLE` shows which settings a table has"
         )
 
 

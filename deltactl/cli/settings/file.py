@@ -155,6 +155,15 @@ class Settings:
             for key, value in section.items()
         }
 
+    def find_idle_profiles(self, tables: Collection[str]) -> list[str]:
+        """Return file and section of each profile that matches none of the tables."""
+        return [
+            f"{file.path}: [{_PROFILES}.{name}]"
+            for file in (*self._first, *self._files)
+            for name, profile in file.content.get(_PROFILES, {}).items()
+            if not any(matches_table(profile[_TABLES], table) for table in tables)
+        ]
+
     def check(
         self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
     ) -> None:

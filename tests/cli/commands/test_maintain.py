@@ -198,6 +198,20 @@ def test_settings_of_vacuum_that_are_not_used_are_named_once(
     assert "does not use" not in other.err
 
 
+def test_a_profile_that_no_table_matches_is_named_once(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '[profiles.{0}]\ntables = ["{1}"]\n[profiles.{0}.maintain]\nactions = ["vacuum"]\n'
+    (lake / "deltactl.toml").write_text(text.format("wrong", "/data/a") + text.format("b", "*/b"))
+    monkeypatch.delenv("DELTACTL_CONFIG")
+    (lake / "list.txt").write_text("a\nb\n")
+    for words in (["[ab]"], ["--tables-from", "list.txt"]):
+        ran = cli("maintain", *words, "--dry-run")
+        assert (ran.code, ran.err.count(f"of {lake}/deltactl.toml: [profiles.wrong]: ")) == (0, 1)
+        assert "[profiles.b]" not in ran.err
+    assert "profiles" not in cli("maintain", "a", "b", "--dry-run").err  # perhaps not all tables
+
+
 def test_metrics_of_tables_on_which_the_command_was_not_called(
     lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
