@@ -173,7 +173,8 @@ def hold_lease(
 ) -> Iterator[None]:
     """Hold the lease of a command inside the block: renew it, and delete it at the end.
 
-    If the store cannot write, or cannot create exclusively, the run continues without a lease.
+    If the store cannot write, or cannot create exclusively, the run continues without a lease, and
+    warns when it succeeded.
     ``free``: what ``find_free`` found before; ``None``: look again.
 
     Raises:
@@ -184,8 +185,9 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"this run has no lease, so another run may start meanwhile: {error.message}")
-        yield
+        _log.info("%s: no lease: %s", store.uri, error.message)
+        yield  # a run that fails, often by the same cause, says only its own error
+        warn(f"this run had no lease, so another run may have overlapped it: {error.message}")
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)
     renewal = _Renewal(store, name, holder, clock, warn)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from deltactl.clock import SystemClock
+from deltactl.errors import AccessDeniedError
 from deltactl.operations.leases import (
     LEASE_MS,
     Holder,
@@ -173,6 +175,21 @@ def noting_lease(method: str, held: list[bool]) -> Any:
         return original(store, *args)
 
     return noted
+
+
+def test_the_json_of_a_run_has_what_is_known_after_it(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AccessDeniedError("no")
+
+    monkeypatch.setattr("deltactl.operations.leases._acquire", refuse)
+    for name in ("u", "v"):
+        shutil.copytree("t", name)
+    for words in (["t"], ["u", "v"]):
+        document = json.loads(cli("optimize", *words, "-o", "json").out)
+        for run in document.get("runs", [document]):
+            assert [text.partition(",")[0] for text in run["warnings"]] == ["this run had no lease"]
 
 
 def test_a_failed_run_gives_its_lease_back_and_is_not_written_down(

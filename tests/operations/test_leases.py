@@ -222,10 +222,13 @@ def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
         def put_if_absent(self, name: str, data: bytes) -> None:
             raise error
 
+    with pytest.raises(ZeroDivisionError), scene.hold(Unable(store)):
+        raise ZeroDivisionError
+    assert scene.warnings == []  # the run says why it failed
     with scene.hold(Unable(store)):
         assert store.contents() == {}
     assert scene.warnings == [
-        f"this run has no lease, so another run may start meanwhile: {error.message}"
+        f"this run had no lease, so another run may have overlapped it: {error.message}"
     ]
 
 

@@ -205,6 +205,8 @@ class Output:
         if message in self.warnings:
             return
         self.warnings.append(message)
+        if self.envelope is not None:  # emitted, and perhaps not printed yet
+            self.envelope.warnings.append(message)
         self.say("warning", message, Tone.CAUTION)
 
     def note(self, message: str) -> None:
