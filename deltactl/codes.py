@@ -51,7 +51,7 @@ def load_codes() -> Mapping[str, Code]:
 
     def resolve(value: Any) -> Any:
         if isinstance(value, list):
-            return tuple(value)
+            return tuple(map(resolve, value))
         return texts[value[1:]] if value.startswith("@") else value
 
     names = {field.name for field in fields(Code)}

@@ -143,7 +143,8 @@ def _repairs(
 
 def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
     """Replace the repairs of missing files that are of a moved table, or that an undo restores."""
-    is_missing = pc.equal(found["code"], "FILE_MISSING")
+    codes = pa.array(["FILE_MISSING", "VECTOR_MISSING"])
+    is_missing = pc.is_in(found["code"], value_set=codes)
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
     outside = [name for name in missing if is_absolute_name(name)]
     if outside and find_away_refusal(store, [Missing(name, "") for name in outside]):

@@ -116,6 +116,13 @@ def test_a_row_is_complete(name: str) -> None:
     assert (name in load_error_classes()) == bool(code.causes) == bool(code.table)
 
 
+@pytest.mark.parametrize("name", [it for it in sorted(load_codes()) if it.startswith("VECTOR_")])
+def test_a_way_out_of_lost_vectors_is_named(name: str) -> None:
+    code = load_codes()[name]
+    assert f"`deltactl explain {name}`" in code.repair
+    assert any("deltactl restore" in text for text in code.remedies)
+
+
 def test_commands_and_options_in_the_registry_exist() -> None:
     group = build_group()
     documented = {spec.name: doc_of(spec) for spec in SHOWN}

@@ -262,6 +262,23 @@ def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) 
     assert f"deltactl vacuum {builder.store.uri} --undo" in place
 
 
+def test_a_vector_in_a_quarantine_comes_back_by_the_command_that_check_shows(
+    tmp_path: Path,
+) -> None:
+    builder = many(LocalStore(str(tmp_path)), count=1)
+    path, lost = path_of(builder, 0), vector_of(builder.store)
+    (without,), (deleted,) = (bodies(builder.store, version, "add") for version in (1, 2))
+    builder.commit(builder.remove_action(path), {"add": without})
+    table = Table(str(tmp_path))
+    table.vacuum(retain="0s", force_retention=True, mode="full", quarantine=True)
+    builder.commits += [[]] * (latest(builder.store) - builder.version)  # of the vacuum
+    builder.commit(builder.remove_action(path), {"add": deleted})
+    (finding,) = (it for it in table.check().findings.to_pylist() if it["file"] == lost)
+    assert finding["code"] == "VECTOR_MISSING"
+    assert finding["repair"].startswith(f"deltactl vacuum {builder.store.uri} --undo ")
+    assert lost in table.undo_vacuum(finding["repair"].split()[-1]).restored
+
+
 class VersionedStore(ForwardingStore):
     """Says of deleted files whether an older version exists."""
 
