@@ -18,7 +18,7 @@ from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
-from deltactl.operations.vacuum.run import find_refusal
+from deltactl.operations.vacuum.run import find_refusal, warn_of_missing
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import ensure_valid_property
@@ -167,6 +167,7 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return []
     plan = planner.plan_with_waiting(subject.now_ms)
+    warn_of_missing(plan, context.warn)
     facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     is_due = bool(files and size) or is_first

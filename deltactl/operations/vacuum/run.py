@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import InterruptedRunError, SafetyError
+from deltactl.errors import InterruptedRunError, SafetyError, Warn
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -70,12 +70,7 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
-    if len(plan.missing):  # before the question: a restore may need what would be removed
-        files = format_count(len(plan.missing), "live file does", "live files do")
-        context.warn(
-            f"{files} not exist, such as {plan.missing[0].as_py()!r}. Run `deltactl check TABLE` "
-            "for details"
-        )
+    warn_of_missing(plan, context.warn)
     refusal = find_refusal(plan)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
@@ -173,6 +168,16 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
     if options.need is None or plan.is_empty:
         return None
     return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
+
+
+def warn_of_missing(plan: VacuumPlan, warn: Warn) -> None:
+    """Warn of missing live files, before a question: a restore may need what would be removed."""
+    if len(plan.missing):
+        files = format_count(len(plan.missing), "live file does", "live files do")
+        warn(
+            f"{files} not exist, such as {plan.missing[0].as_py()!r}. Run `deltactl check TABLE` "
+            "for details"
+        )
 
 
 def find_refusal(plan: VacuumPlan) -> SafetyError | None:

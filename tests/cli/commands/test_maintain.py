@@ -212,6 +212,15 @@ def test_a_profile_that_no_table_matches_is_named_once(
     assert "profiles" not in cli("maintain", "a", "b", "--dry-run").err  # perhaps not all tables
 
 
+def test_a_missing_live_file_is_told_if_the_files_are_listed(lake: Path, cli: RunCli) -> None:
+    next((lake / "a").glob("*.parquet")).unlink()
+    policy = write_policy(lake, '[maintain]\nactions = ["vacuum"]\nlist-files = "always"\n')
+    for words in (("--dry-run",), ()):
+        ran = cli("maintain", "a", "--policy", policy, *words)
+        assert ran.err.count("warning: 1 live file does not exist, such as ") == 1
+        assert "Run `deltactl check a`" in ran.err
+
+
 def test_metrics_of_tables_on_which_the_command_was_not_called(
     lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
