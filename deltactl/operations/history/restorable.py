@@ -67,7 +67,7 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
 def _judge_versions(
     log: DeltaLog, names: pa.ChunkedArray, broken: frozenset[int]
 ) -> dict[int, Restorable]:
-    """Return the states of all versions; ``broken`` are versions whose commit cannot be parsed."""
+    """Return the states of all versions; ``broken`` are those of `_find_broken`."""
     commits = log.commit_files.keys() - broken
     checkpoints = {each.version for each in log.checkpoints}
     versions = log.rebuildable({*commits, *checkpoints}, broken)
@@ -86,15 +86,19 @@ def _judge_versions(
 
 
 def _find_broken(log: DeltaLog, commits: Set[int]) -> set[int]:
-    """Return those of the versions whose commit cannot be parsed."""
+    """Return those of the versions whose commit cannot be parsed, or has an invalid vector."""
     broken: set[int] = set()
 
     def on_broken(commit: CommitBytes, _: CorruptLogError) -> None:
         assert commit.version is not None  # a commit of the listing
         broken.add(commit.version)
 
-    for _ in log.parsed_commits(sorted(commits), on_broken=on_broken):
-        pass
+    for parsed in log.parsed_commits(sorted(commits), on_broken=on_broken):
+        for version in parsed.versions:
+            try:
+                EventCollector().visit(parsed.select([version]))
+            except DeltactlError:
+                broken.add(version)
     return broken
 
 

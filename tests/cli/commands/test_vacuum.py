@@ -440,7 +440,16 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
 
 
-@pytest.mark.parametrize("broken", [None, b"", b'{"add": {"pa'])
+VECTOR = {"storageType": "u", "pathOrInlineDv": "q", "sizeInBytes": 1, "cardinality": 1}
+BAD_VECTOR = {
+    "path": "x", "partitionValues": {"p": "x"}, "size": 1, "modificationTime": 1,
+    "dataChange": True, "deletionVector": VECTOR,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "broken", [None, b"", b'{"add": {"pa', json.dumps({"add": BAD_VECTOR}).encode()]
+)
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_versions_before_a_lost_commit_are_judged_by_the_commits_before_it(
     cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool, broken: bytes | None
