@@ -68,6 +68,7 @@ _HIVE_NAMES: Final = (
     re.compile(r"[^.:,]+"), "with a dot, a colon or a comma, CREATE TABLE or queries fail",
 )  # fmt: skip
 _ATHENA_MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
+_HIVE_MEMBER: Final = re.compile(r"[\w. $]+")  # other characters end a name in a type, also quoted
 
 
 def _doubled(value: str) -> str:
@@ -156,7 +157,9 @@ def _refuse(why: str) -> UnsupportedFeatureError:
     )
 
 
-_HIVE: Final = _Dialect("Hive", HIVE_TYPES, "hive", _escaped, names=_HIVE_NAMES)
+_HIVE: Final = _Dialect(
+    "Hive", HIVE_TYPES, "hive", _escaped, members=_HIVE_MEMBER, names=_HIVE_NAMES
+)
 _DIALECTS: Final = {
     "athena": _Dialect(
         "Athena",

@@ -631,16 +631,15 @@ def test_a_directory_of_another_text_is_dropped_before_the_partition_is_added() 
     assert "PARTITION (`n` = 7) LOCATION" in add
 
 
-@pytest.mark.parametrize("name", ["@type", "a-b", "a.b", "_id", "select", "a`b", "x:bigint>"])
+@pytest.mark.parametrize("name", ["@type", "a-b", "a.b", "a b", "_id", "select", "a`b", "x:bigint>"])
 def test_names_of_struct_members_are_quoted_or_refused(name: str) -> None:
     member = {"name": name, "type": "long", "nullable": True, "metadata": {}}
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
     TableBuilder(store, [Column("s", {"type": "struct", "fields": [member]})]).append([{"s": None}])
-    quoted = f"struct<`{name.replace('`', '``')}`:bigint>"
-    for engine in ("hive", "trino"):
-        (create,) = generate(store, ManifestOptions(ddl=engine)).ddl
-        assert quoted in create
+    quoted = f"struct<`{name}`:bigint>"
     possible: dict[Any, tuple[str, ...]] = {
+        "hive": ("_id", "select", "a.b", "a b"),
+        "trino": ("_id", "select", "a.b", "a b"),  # whose tables Hive creates
         "athena": ("_id", "select", "a.b"),
         "redshift": ("_id",),
     }
@@ -650,7 +649,8 @@ def test_names_of_struct_members_are_quoted_or_refused(name: str) -> None:
             (create,) = generate(store, options).ddl
             assert quoted in create or engine == "redshift"
         else:
-            says = re.escape(f"{engine.capitalize()} cannot have the name {name!r} in column 's'")
+            whose = engine.replace("trino", "hive").capitalize()
+            says = re.escape(f"{whose} cannot have the name {name!r} in column 's'")
             with pytest.raises(UnsupportedFeatureError, match=says):
                 generate(store, options)
 
