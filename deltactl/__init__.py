@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport as DetailReport
     from deltactl.operations.erased.report import ErasedReport as ErasedReport
     from deltactl.operations.history.diff import VersionDiff as VersionDiff
+    from deltactl.operations.history.restorable import Restorable as Restorable
     from deltactl.operations.maintain.options import Budget as Budget
     from deltactl.operations.maintain.options import MaintainOptions as MaintainOptions
     from deltactl.operations.maintain.policy import MaintainPolicy as MaintainPolicy

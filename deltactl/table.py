@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.erased.report import ErasedReport
     from deltactl.operations.history.diff import VersionDiff
+    from deltactl.operations.history.restorable import Restorable
     from deltactl.operations.manifest.options import ManifestOptions
     from deltactl.operations.manifest.report import ManifestReport
     from deltactl.operations.optimize.options import OptimizeOptions
@@ -206,6 +207,43 @@ class Table:
         options = HistoryOptions(**asdict(build_options(Selection, None, keywords)))
         log = self._log_for(dry_run=True, published_only=True)
         return load_history(log, options).table()
+
+    def blame(self, partition: str, **keywords: Unpack[HistoryKeywords]) -> pa.Table:
+        """Return the commits that changed files of a partition, with the columns of `history`.
+
+        Args:
+            partition: ``"day=2024-01-31"``, or a condition on partition columns.
+            keywords: the commits to search, as for `history`.
+
+        Raises:
+            DeltactlError: the table does not exist, has no such partition column, or the store
+                failed.
+        """
+        from deltactl.log.history.columns import history_table
+        from deltactl.log.history.read import Selection
+        from deltactl.operations.history.blame import blame_partition
+
+        ensure_type("partition", partition, str)
+        log, context = self._begin(dry_run=True, published_only=True)
+        selection = build_options(Selection, None, keywords)
+        return history_table(
+            blame_partition(log, partition, selection, context.clock.now_ms()).rows
+        )
+
+    def restorable(self) -> Mapping[int, Restorable]:
+        """Return for each version in the log whether its files still exist.
+
+        Lists all files of the table. Versions of which this is unknown are left out, with a
+        warning.
+
+        Raises:
+            DeltactlError: the table does not exist, or the store failed.
+        """
+        from deltactl.operations.history.restorable import find_restorable
+
+        log = self._log_for(dry_run=True, published_only=True)
+        log.ensure_exists()
+        return find_restorable(log)
 
     def diff(self, first: int, last: int | None = None) -> VersionDiff:
         """Compare two versions: files, columns, properties and features.

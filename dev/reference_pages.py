@@ -23,7 +23,7 @@ _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
         name.endswith(("Options", "Keywords", "Policy", "Budget", "Need", "Depth", "Fix"))
         or name in ("PartitionColumn", "PrimitiveType")
     ),
-    "Reports": lambda name: name.endswith(("Report", "Snapshot", "VersionDiff")),
+    "Reports": lambda name: name.endswith(("Report", "Snapshot", "VersionDiff", "Restorable")),
     "Engines and stores": lambda name: name.endswith(("Engine", "Progress", "Store")),
     "Errors and warnings": lambda name: name.endswith(("Error", "Warning")),
 }

@@ -19,7 +19,7 @@ import pytest
 
 import deltactl
 from deltactl import OptimizeOptions, RestoreOptions, Table, TableWarning, VacuumOptions
-from deltactl.errors import UsageError, VersionNotFoundError
+from deltactl.errors import NotATableError, UsageError, VersionNotFoundError
 from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
@@ -136,6 +136,7 @@ WRONG_VALUES = {
     "Budget(requests='9')": "requests must be int or None; got '9'",
     "Budget(requests=-1)": "requests must not be negative; got -1",
     "Budget(time=timedelta(-1))": "time must not be negative",
+    "table.blame(3)": "partition must be str; got 3",
     "table.check_erased(3)": "predicate must be str; got 3",
     "table.optimize(engine=LocalEngine)": "engine must be an engine; got <class",
     "table.optimize(on_progress=3)": "on_progress must be a function; got 3",
@@ -219,6 +220,19 @@ def test_calls_as_in_the_first_example(table: Table) -> None:
     assert report_of_vacuum.files_removed == 1
     assert len(table.undo_vacuum().restored) == 1
     assert table.purge_quarantine(dry_run=True).files == 0
+
+
+def test_the_views_of_the_history(table: Table, tmp_path: Path) -> None:
+    assert table.blame("day=2026-01-01", limit=2)["version"].to_pylist() == [2, 1]
+    assert table.blame("day > '2026-01-01'").num_rows == 0
+    assert table.history().schema == table.blame("day=2026-01-01").schema
+    table.optimize()
+    table.vacuum(retain="0s", force_retention=True, mode="full")
+    states = {version: it.state for version, it in table.restorable().items()}
+    assert (states[0], states[2], states[3]) == ("gone", "gone", "readable")
+    assert table.restorable()[2].num_gone == 3
+    with pytest.raises(NotATableError):
+        Table(tmp_path / "absent").restorable()
 
 
 def test_objects_have_a_short_text(table: Table) -> None:
