@@ -631,7 +631,9 @@ def test_a_directory_of_another_text_is_dropped_before_the_partition_is_added() 
     assert "PARTITION (`n` = 7) LOCATION" in add
 
 
-@pytest.mark.parametrize("name", ["@type", "a-b", "a.b", "a b", "_id", "select", "a`b", "x:bigint>"])
+@pytest.mark.parametrize(
+    "name", ["@type", "a-b", "a.b", "a b", "_id", "select", "a`b", "x:bigint>"]
+)
 def test_names_of_struct_members_are_quoted_or_refused(name: str) -> None:
     member = {"name": name, "type": "long", "nullable": True, "metadata": {}}
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
