@@ -34,6 +34,7 @@ from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import REMOVE_MAPPING, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.purged_files import state_of_written
+from deltactl.operations.optimize.replaced_inputs import find_replaced
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.rewrite_commit import (
     BinCommitter,
@@ -139,9 +140,13 @@ class OptimizeRun:
                 _log.debug(
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
-                self._rewritten.add(outcome.result.groups)
                 result = outcome.result
                 bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
+                if (wrong := find_replaced(self._store, bin_, self._context)) is not None:
+                    self._discard([bin_])
+                    self.fail(removed, wrong)
+                    continue
+                self._rewritten.add(result.groups)
                 self._batch.append(bin_)
                 self._batch_bytes += input_bytes(bin_)
                 if self._batch_is_due():
