@@ -136,19 +136,7 @@ class OptimizeRun:
                 if isinstance(outcome, Failed):
                     self.fail(self._bins[outcome.task_id], outcome.error)
                     continue
-                removed = self._bins[outcome.task_id]
-                _log.debug(
-                    "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
-                )
-                result = outcome.result
-                bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
-                if (wrong := find_replaced(self._store, bin_, self._context)) is not None:
-                    self._discard([bin_])
-                    self.fail(removed, wrong)
-                    continue
-                self._rewritten.add(result.groups)
-                self._batch.append(bin_)
-                self._batch_bytes += input_bytes(bin_)
+                self._take(self._bins[outcome.task_id], outcome)
                 if self._batch_is_due():
                     self._commit_batch()
             if self.is_whole and (waiting or self._failures):
@@ -167,6 +155,19 @@ class OptimizeRun:
         self._unfinished += [self._bins[number] for number in sorted(waiting)]
         if self._context.engine.leaves_orphans:
             self._delete_orphans(folders)
+
+    def _take(self, removed: pa.Table, done: Done[RewriteResult]) -> None:
+        """Add a rewritten bin to the batch, unless its files are not those of the log."""
+        _log.debug("bin %d: %s done", done.task_id, format_count(removed.num_rows, "file"))
+        result = done.result
+        bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
+        if (wrong := find_replaced(self._store, bin_, self._context)) is not None:
+            self._discard([bin_])
+            self.fail(removed, wrong)
+            return
+        self._rewritten.add(result.groups)
+        self._batch.append(bin_)
+        self._batch_bytes += input_bytes(bin_)
 
     def finish(self) -> OptimizeReport:
         """Return the report of all rounds, with the error if nothing was committed."""

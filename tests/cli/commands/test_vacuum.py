@@ -115,7 +115,10 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     lite = cli("vacuum", "events", ALL, "--mode", "lite", "--check")
     assert "--include-unknown had no effect" in lite.err
     undone = cli("vacuum", "events", "--undo", "last")
-    assert (undone.code, steady(undone.out)) == (0, "Restored 3 files of run RUN\n")
+    assert undone.code == 0
+    assert steady(undone.out).startswith(
+        "Restored 3 files of run RUN\n  The latest version does not need them: a later vacuum"
+    )
     assert contents(tmp_path / "events" / "p=a") == before
     again = cli("vacuum", "events", "--undo", "last")
     assert steady(again.out) == "Restored 0 files of run RUN; 3 files are already there\n"
