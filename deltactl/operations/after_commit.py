@@ -35,7 +35,7 @@ def run_after_commit(
 ) -> int | None:
     """Update manifests, and write a checkpoint if one is due; errors become warnings.
 
-    Manifests are updated after changes of files, and after the property that asks for it was set.
+    Manifests are updated after changes of files, and after a commit that sets their property.
 
     A checkpoint is due if ``checkpoint.plan.is_due`` returns true: a multiple of
     ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has

@@ -254,15 +254,15 @@ def test_a_stopped_run_counts_the_actions_that_were_finished(
     for number, part in enumerate("abc" * 6):
         builder.append([{"id": number, "p": part}])
     given: list[Cancellation] = []
-    begun: list[object] = []
+    started: list[object] = []
 
     def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
         given.append(cancellation)
         return nullcontext()
 
     def rewrite(*args: Any) -> Any:
-        begun.append(args)
-        if len(begun) == 2:
+        started.append(args)
+        if len(started) == 2:
             given[0].expired_ms = 1000
             given[0].token.set()
         return rewrite_files(*args)
