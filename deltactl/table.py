@@ -393,7 +393,8 @@ class Table:
     def undo_vacuum(self, run_id: str = "last", *, dry_run: bool = False) -> UndoReport:
         """Restore the files that a vacuum removed; an existing file is never replaced.
 
-        Files come from the quarantine, or from older versions that the object store has.
+        Files come from the quarantine, or from older versions that the object store has. Later
+        vacuums keep them until the retention has passed again.
 
         Args:
             run_id: the id of the vacuum in its report; ``last``: the newest vacuum.

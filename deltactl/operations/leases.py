@@ -25,7 +25,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -48,7 +48,7 @@ LEASE_MS: Final = 15 * 60 * 1000
 """How long a lease is valid after its last renewal, in ms."""
 
 _log: Final = logging.getLogger(__name__)
-_LEASES: Final = f"{OWN_DIR}/leases"
+LEASES_DIR: Final = f"{OWN_DIR}/leases"
 _RUNS: Final = f"{OWN_DIR}/runs"
 _RENEWALS: Final = 3
 _TRIES: Final = 5
@@ -211,7 +211,7 @@ def _acquire(
         if found is None:
             found = _list(store, command)
             _ensure_free(store, command, found, clock.now_ms())
-        name = f"{_LEASES}/{command}.{max(found, default=0) + 1:08d}.json"
+        name = f"{LEASES_DIR}/{command}.{max(found, default=0) + 1:08d}.json"
         try:
             store.put_if_absent(name, _encode(holder))
         except ObjectExistsError:
@@ -245,7 +245,11 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms:
 
 def list_leases(store: Store, now_ms: int) -> list[Holder]:
     """Return the holders of the leases that are held at a time, of any command."""
-    infos = store.list_from(_LEASES)
+    return read_leases(store, store.list_from(LEASES_DIR), now_ms)
+
+
+def read_leases(store: Store, infos: Iterable[FileInfo], now_ms: int) -> list[Holder]:
+    """Return the holders of those of the listed leases that are held at a time."""
     holders = (_read(store, info) for info in infos if info.name.endswith(".json"))
     return [holder for holder in holders if holder and holder.holds(now_ms)]
 
@@ -253,7 +257,7 @@ def list_leases(store: Store, now_ms: int) -> list[Holder]:
 def _list(store: Store, command: str) -> dict[int, FileInfo]:
     """Return the lease files of a command by number."""
     pattern = re.compile(rf"{re.escape(command)}\.(\d{{8,18}})\.json")
-    infos = store.list_from(_LEASES, f"{command}.")
+    infos = store.list_from(LEASES_DIR, f"{command}.")
     matches = ((pattern.fullmatch(info.name.rpartition("/")[2]), info) for info in infos)
     return {int(match[1]): info for match, info in matches if match}
 

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask
+from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
 from deltactl.units import format_count
@@ -23,6 +24,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import describe_undo
     from deltactl.operations.vacuum.journal import (
         NAME_IN_USE,
+        REMOVED_AGAIN,
         WITHOUT_UNDO,
         quarantine_name,
         undo_vacuum,
@@ -31,6 +33,8 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     report = undo_vacuum(
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
     )
+    if report.restored and session.output.form is not OutputFormat.TABLE:  # the page says it
+        session.output.warn(REMOVED_AGAIN)
     error: DeltactlError | None = None
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))

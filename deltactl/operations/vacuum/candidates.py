@@ -44,12 +44,13 @@ CONVERTED = "not in the log, in the directory of a converted table"
 UNATTENDED = "not in the log, and this run is unattended"
 FOREIGN = "another table's"
 LEASED = "perhaps of a run that holds a lease"
+RESTORED = "brought back by an undo inside the retention"
 LINKED = "reached by a symbolic link"
 MANIFEST = "listed in a symlink manifest"
 WAITING = "past the retention by this machine's clock only"
 UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED)
 # Files in the log that are kept for these reasons must be considered again by a later run.
-_HOLDS_BACK = (YOUNG, LEASED, FOREIGN, LINKED, MANIFEST)
+_HOLDS_BACK = (YOUNG, LEASED, RESTORED, FOREIGN, LINKED, MANIFEST)
 
 _STAT_NAMES = 16_384
 
@@ -77,7 +78,8 @@ class Filters:
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
-    ``runs_since_ms``. ``sorting`` receives the files that are kept, if they have positions.
+    ``runs_since_ms``. ``restored``: names that undone runs brought back. ``sorting`` receives the
+    files that are kept, if they have positions.
     """
 
     store: Store
@@ -88,6 +90,7 @@ class Filters:
     spared: str | None = None
     runs: Sequence[str] = ()
     runs_since_ms: int | None = None
+    restored: Sequence[pa.ChunkedArray] = ()
     foreign: frozenset[str] = frozenset()
     linked: frozenset[str] = frozenset()
     kept: Counter[str] = field(default_factory=Counter)
@@ -116,6 +119,8 @@ class Filters:
         if self.runs_since_ms is not None:
             new = pc.greater_equal(files["modified_ms"], self.runs_since_ms)
             files = self._drop(files, new, LEASED)
+        for names in self.restored:
+            files = self._drop(files, pc.is_in(files["path"], value_set=names), RESTORED)
         files = self._drop_manifest_names(files)
         return files.select(FACTS.names).append_column("reason", _reasons(files)).cast(CANDIDATES)
 

@@ -3,6 +3,11 @@
     _deltactl/vacuum/<run>/plan.parquet    path, size_bytes, modified_ms, reason of each file
     _deltactl/vacuum/<run>/run.json        the rest; rewritten when the run ends
     _deltactl/quarantine/<run>/<path>      what was moved instead of deleted
+    _deltactl/leases/undone.<run>.parquet  the paths of an undone run, dated by the undo
+
+Vacuums list the leases anyway, so tables without an undone run need no further request. The files
+of an undone run are kept for the retention again: their tombstones are past it already, and a file
+from an older version in the object store has the time that it had.
 
 All names begin with ``_`` at the table's root: readers and the vacuums of Delta on Spark and of
 delta-rs ignore them.
@@ -21,16 +26,25 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError, UsageError, Warn
+from deltactl.errors import (
+    DeltactlError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+    UsageError,
+    Warn,
+)
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
+from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_timestamp
 
 _RUNS = f"{OWN_DIR}/vacuum"
 QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
+_UNDONE = f"{LEASES_DIR}/undone."
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 
 _BATCH = 1000
@@ -38,6 +52,10 @@ _BATCH = 1000
 WITHOUT_UNDO: Final = (
     "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
     "describe-history TABLE --restorable` shows which versions have all their files."
+)
+REMOVED_AGAIN: Final = (
+    "the latest version does not need the restored files: a later vacuum removes them "
+    "again. To keep them, restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
 
@@ -76,12 +94,16 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
     Raises:
         StorageError: it cannot be written; nothing may be removed.
     """
+    _write_files(store, f"{_RUNS}/{record.run_id}/plan.parquet", files)
+    write_record(store, record)
+
+
+def _write_files(store: Store, name: str, files: pa.Table) -> None:
     import pyarrow.parquet as pq  # loads all of Arrow's file systems: not for a dry run
 
     sink = io.BytesIO()
     pq.write_table(files, sink, compression="zstd")
-    store.put(f"{_RUNS}/{record.run_id}/plan.parquet", sink.getvalue())
-    write_record(store, record)
+    store.put(name, sink.getvalue())
 
 
 def write_record(store: Store, record: RunRecord) -> None:
@@ -176,21 +198,13 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     """Restore the files that a run removed; ``last`` is the newest run that removed any.
 
     Files come from the quarantine, or from object versions kept by the store. An existing file is
-    never replaced. The log is not changed.
+    never replaced. The log is not changed. Later vacuums keep the files for the retention again.
 
     Raises:
         DeltactlError: there is no such run.
         StorageError: the store cannot be listed.
     """
-    if run_id == "last":
-        runs = [run for run in list_runs(store) if run.files_removed != 0]
-        if not runs:
-            raise DeltactlError(
-                f"no vacuum of {store.uri} removed files and left a journal: nothing can be "
-                "restored",
-                hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
-            )
-        run_id = runs[-1].run_id
+    run_id = _find_last(store) if run_id == "last" else run_id
     record, files = read_run(store, run_id)
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
@@ -205,6 +219,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     names = [*moved, *kept]
     if dry_run:
         return UndoReport(run_id, True, tuple(names), impossible, num_in_place)
+    if names:  # before the first of them is there for a vacuum
+        _write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
     if names and read_last_vacuum_info(store) is not None:
         write_last_vacuum_info(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
@@ -214,6 +230,38 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         write_record(store, replace(record, status="undone"))
     restored = tuple(name for name in names if name not in failed)
     return UndoReport(run_id, False, restored, impossible, num_in_place)
+
+
+def _find_last(store: Store) -> str:
+    runs = [run for run in list_runs(store) if run.files_removed != 0]
+    if not runs:
+        raise DeltactlError(
+            f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
+            hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
+        )
+    return runs[-1].run_id
+
+
+def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:
+    """Return the paths of the runs that were undone at or after the cutoff, among the leases.
+
+    Raises:
+        SafetyError: they cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    found = []
+    for info in leases:
+        if info.name.startswith(_UNDONE) and info.modified_ms >= cutoff_ms:
+            try:
+                found.append(pq.read_table(pa.BufferReader(store.read(info.name)))["path"])
+            except (pa.ArrowException, OSError, KeyError, ObjectNotFoundError) as error:
+                raise SafetyError(
+                    f"{info.name!r} in {store.uri} cannot be read, so it is unknown which files "
+                    f"an undo of a vacuum brought back: {error}",
+                    hint="If these files may be removed again, delete this file, then rerun.",
+                ) from error
+    return found
 
 
 def _reason(record: RunRecord, error: StorageError) -> str:

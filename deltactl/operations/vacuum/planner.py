@@ -17,7 +17,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import was_converted
-from deltactl.operations.leases import list_leases
+from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.candidates import (
     CONVERTED,
@@ -35,6 +35,7 @@ from deltactl.operations.vacuum.candidates import (
     parent_directories,
 )
 from deltactl.operations.vacuum.horizon import find_horizon
+from deltactl.operations.vacuum.journal import read_undone
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -368,9 +369,15 @@ class Planner:
         return tables.names(self.options.also_keep_for, self.clones, iceberg=iceberg)
 
     def _spare_runs(self, filters: Filters) -> None:
-        """Find the other runs that hold a lease: they may be writing files of no commit yet."""
+        """Find other runs: those that hold a lease may write files of no commit yet; undone ones.
+
+        Their files are kept.
+        """
         now_ms = self.retention.cutoff_ms + self.retention.retain_ms  # not in the future
-        holders = [it for it in list_leases(self.store, now_ms) if it.run_id != self.context.run_id]
+        infos = [*self.store.list_from(LEASES_DIR)]
+        leases = read_leases(self.store, infos, now_ms)
+        holders = [holder for holder in leases if holder.run_id != self.context.run_id]
+        filters.restored = read_undone(self.store, infos, self.retention.cutoff_ms)
         filters.runs = [holder.run_id for holder in holders]
         # The clocks of their machines may differ from that of the store.
         filters.runs_since_ms = min((it.since_ms - HOUR_MS for it in holders), default=None)

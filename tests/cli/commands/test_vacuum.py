@@ -114,8 +114,11 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert cli("vacuum", "events", ALL, "--mode", "full", "--check").code == 0
     lite = cli("vacuum", "events", ALL, "--mode", "lite", "--check")
     assert "--include-unknown had no effect" in lite.err
+    planned = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json")
+    [said] = json.loads(planned.out)["warnings"]
+    assert "a later vacuum removes them again" in said
     undone = cli("vacuum", "events", "--undo", "last")
-    assert undone.code == 0
+    assert (undone.code, undone.err) == (0, "")
     assert steady(undone.out).startswith(
         "Restored 3 files of run RUN\n  The latest version does not need them: a later vacuum"
     )

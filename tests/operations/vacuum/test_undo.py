@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError, StorageError, ignore_warning
+from deltactl.errors import DeltactlError, SafetyError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
+from deltactl.operations.maintain.observe import observe_table
+from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
@@ -29,9 +31,11 @@ from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.errors import NO_VERSION
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
-from tests.support.stores import FaultyStore
+from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+REASON = "brought back by an undo inside the retention"
 
 
 def scene_with_work() -> tuple[Scene, set[str]]:
@@ -94,10 +98,66 @@ def test_quarantined_files_come_back_as_they_were() -> None:
     assert {name: scene.store.read(name) for name in gone} == before
     assert read_last_vacuum_info(scene.store) is None, "lite has to see them again"
     assert scene.plan() == {}, "their retention begins again"
-    for name in gone:
-        scene.store.set_modified(name, NOW - 8 * DAY)
-    assert set(scene.plan()) == gone
     assert list_runs(scene.store)[-1].status == "undone"
+
+
+def undo_later(scene: Scene) -> None:
+    """Undo a vacuum 20 days after it; the files have their old times, as in an object version."""
+    scene.vacuum(quarantine=True)
+    scene.clock = FixedClock(NOW + 20 * DAY)
+    for name in undo_vacuum(scene.dated(), "last").restored:
+        scene.store.set_modified(name, NOW - 8 * DAY)
+
+
+@pytest.mark.parametrize("mode", ["auto", "full", "lite"])
+def test_what_an_undo_brought_back_stays_for_the_retention(mode: str) -> None:
+    scene, gone = scene_with_work()
+    if mode == "lite":
+        gone = {name for name in gone if "orphan" not in name}
+    undo_later(scene)
+    scene.clock = FixedClock(NOW + 27 * DAY - 1)
+    counted = CountingStore(scene.dated())
+    report = scene.vacuum(counted, mode=mode)
+    assert (report.files_removed, report.plan.kept[REASON]) == (0, len(gone))
+    assert report.plan.vacuumed_version is None, "a lite run must find them again"
+    assert gone <= scene.names()
+    assert counted.names["list_from"].count("_deltactl/leases") == 1
+    scene.clock = FixedClock(NOW + 27 * DAY + 1)
+    counted = CountingStore(scene.dated())
+    assert scene.vacuum(counted, mode=mode).files_removed == len(gone)
+    assert not any("undone" in name for name in counted.names["read"])
+
+
+def test_a_vacuum_refuses_if_it_cannot_know_what_an_undo_brought_back() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    undo_vacuum(scene.dated(), "last")
+    marker = f"_deltactl/leases/undone.{report.run_id}.parquet"
+    scene.store.put(marker, scene.store.read(marker)[:9])
+    with pytest.raises(SafetyError, match="which files an undo of a vacuum brought back") as lost:
+        scene.vacuum()
+    assert gone <= scene.names()
+    assert "delete this file, then rerun" in str(lost.value.hint)
+
+
+def test_vacuums_know_of_an_undo_before_its_first_file_is_back() -> None:
+    scene, gone = scene_with_work()
+    scene.vacuum(quarantine=True)
+    faulty = FaultyStore(scene.dated())
+    undo_vacuum(faulty, "last")
+    changes = [call for call in faulty.calls if call[0] in ("put", "move_many")]
+    assert changes[0][1].startswith("_deltactl/leases/undone.")
+    assert "move_many" in {method for method, _ in changes}
+
+
+@pytest.mark.parametrize(("days", "files"), [(26, 0), (28, 2)])
+def test_maintain_plans_to_remove_it_after_the_retention(days: int, files: int) -> None:
+    scene, _ = scene_with_work()
+    undo_later(scene)
+    scene.clock = FixedClock(NOW + days * DAY)
+    policy = MaintainPolicy(actions=["vacuum"])
+    found = observe_table("t", DeltaLog(scene.store, pytest.fail), policy, scene.context())
+    assert found.facts.reclaimable_files == files
 
 
 def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
