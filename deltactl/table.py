@@ -242,7 +242,7 @@ class Table:
         from deltactl.operations.history.restorable import find_restorable
 
         log = self._log_for(dry_run=True, published_only=True)
-        log.ensure_exists()
+        log.ensure_newest(or_warn=True)
         return find_restorable(log)
 
     def diff(self, first: int, last: int | None = None) -> VersionDiff:

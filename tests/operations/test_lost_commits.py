@@ -9,6 +9,7 @@ from deltactl import Table
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import LogGapError
 from deltactl.log.hint import HINT_NAME
+from deltactl.operations.history.run import commit_files, version_at
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
@@ -37,6 +38,17 @@ COMMANDS: dict[str, Command] = {
     "alter": lambda table: table.alter(unset=("delta.appendOnly",)),
     "check --fix stats": lambda table: table.fix(kind="stats"),
     "generate-manifest": lambda table: table.generate_manifest(),
+}
+
+VIEWS: dict[str, Command] = {
+    "history": lambda table: table.history(),
+    "--restorable": lambda table: table.restorable(),
+    "--blame": lambda table: table.blame("id=1"),
+    "--diff": lambda table: table.diff(0),
+    "--at": lambda table: version_at(table._log_for(dry_run=True), 2**45),
+    "--version --files": lambda table: commit_files(table._log_for(dry_run=True), 1),
+    "detail": lambda table: table.detail(),
+    "detail of a version": lambda table: table.detail(0),
 }
 
 
@@ -88,6 +100,22 @@ def test_after_the_fix_the_table_goes_on(store: MemoryStore, command: str) -> No
     table.fix(kind="last-checkpoint")
     COMMANDS[command](table)
     assert table.check().findings.num_rows == 0
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_warns_once_for_one_read(view: str) -> None:
+    store = fresh_store()
+    builder = TableBuilder(store, [Column("id")], partition_by=["id"])
+    builder.append([{"id": 1}])
+    builder.hint(3)
+    counted, warnings = CountingStore(store), list[str]()
+    VIEWS[view](Table("x", store=counted, warn=warnings.append))
+    assert ["commits 2 to 3 are missing" in text for text in warnings] == [True]
+    assert counted.names["read"].count(HINT_NAME) == 1
+    store.delete_many([HINT_NAME])
+    counted = CountingStore(store)
+    VIEWS[view](Table("x", store=counted, warn=pytest.fail))
+    assert HINT_NAME not in counted.names.get("read", []), "the listing shows that there is none"
 
 
 class Late(CountingStore):

@@ -77,6 +77,7 @@ def blame_partition(
         NotATableError: there is no log.
         CorruptLogError: no version can be rebuilt, so the columns are unknown.
     """
+    log.ensure_newest(or_warn=True)
     commits = log.commit_files
     snapshot = _newest_snapshot(log)
     fields = snapshot.metadata.known_partition_fields

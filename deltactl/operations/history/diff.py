@@ -101,6 +101,7 @@ def diff_versions(log: DeltaLog, first: int, last: int | None) -> VersionDiff:
         VersionNotFoundError: a version is outside the log.
         CorruptLogError: a version cannot be rebuilt.
     """
+    log.ensure_newest(or_warn=True)
     log.ensure_has(first)
     last = log.latest_version if last is None else last
     log.ensure_has(last)

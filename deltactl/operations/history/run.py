@@ -118,6 +118,7 @@ def version_at(log: DeltaLog, timestamp_ms: int) -> VersionAt:
         NotATableError: there is no log.
         VersionNotFoundError: the time is before the first commit in the log.
     """
+    log.ensure_newest(or_warn=True)
     newest = log.history(Selection(limit=1))
     version = None
     if newest.uses_in_commit_timestamps:
@@ -184,6 +185,7 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     """
     from deltactl.log.commits.changes import read_changes
 
+    log.ensure_newest(or_warn=True)
     log.ensure_has(version)
     if version not in log.commit_files:
         raise LogGapError(
