@@ -97,17 +97,16 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
     return tuple(sorted(notes, key=lambda note: note.clone_uri))
 
 
-def drop_other_notes(source: Store, note: CloneNote) -> None:
-    """Delete the notes of other clones at the address of a committed clone: they do not exist.
+def earlier_notes(source: Store, note: CloneNote) -> tuple[CloneNote, ...]:
+    """Return the notes of other clones at the address of a clone: deleted, moved, or never made.
 
     Raises:
         SafetyError: a note is not valid.
-        StorageError: one cannot be deleted.
+        StorageError: they cannot be listed or read.
     """
-    for other in read_notes(source):
-        is_same_place = (other.clone_uri, other.host) == (note.clone_uri, note.host)
-        if is_same_place and other.name != note.name:
-            drop_note(source, other)
+    place = (note.clone_uri, note.host)
+    others = (other for other in read_notes(source) if other.name != note.name)
+    return tuple(other for other in others if (other.clone_uri, other.host) == place)
 
 
 def drop_note(source: Store, note: CloneNote) -> None:

@@ -8,7 +8,7 @@ from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.clone_notes import (
     CloneNote,
     drop_note,
-    drop_other_notes,
+    earlier_notes,
     find_notes,
     read_notes,
     write_note,
@@ -41,19 +41,18 @@ def test_notes_are_read_as_they_were_written(store: MemoryStore) -> None:
 
 def test_each_clone_at_an_address_has_its_note(store: MemoryStore) -> None:
     first, second = (CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms, name) for name in ("a", "b"))
-    for note in (first, second, OTHER, CloneNote(NOTE.clone_uri, 8, NOTE.noted_ms)):
+    old = CloneNote(NOTE.clone_uri, 8, NOTE.noted_ms)
+    for note in (first, second, OTHER, old):
         write_note(store, note)
     assert len(find_notes(store, NOTE.clone_uri)) == 3
-    drop_other_notes(store, second)
-    assert read_notes(store) == (second, OTHER)
+    assert earlier_notes(store, second) == (old, first)
 
 
 def test_the_same_path_on_two_machines_is_two_clones(store: MemoryStore) -> None:
     first, second = (CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms, host, host) for host in "ab")
     write_note(store, first)
     write_note(store, second)
-    drop_other_notes(store, second)
-    assert read_notes(store) == (first, second)
+    assert earlier_notes(store, second) == ()
 
 
 def test_the_note_of_the_clone_that_is_there_is_not_forgotten_with_another(

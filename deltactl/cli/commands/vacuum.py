@@ -50,8 +50,8 @@ class VacuumFlags:
     include_unknown: bool = selection_option(
         False,
         "Also remove all files that are in no action of the log. Without this option, only a "
-        "vacuum on a terminal removes such files, and only if a Delta writer gave them their names "
-        "and the table was not converted",
+        "vacuum that asks on a terminal removes such files, and only if a Delta writer gave them "
+        "their names and the table was not converted",
     )
     check: bool = check_field("there are files to remove")
     dry_run: bool = dry_run_field()
@@ -142,7 +142,8 @@ def _run(
     from deltactl.operations.vacuum.run import vacuum_table
 
     log = session.open_table(table, read_only=flags.looks)
-    orphans: Orphans = "all" if flags.include_unknown else "named" if can_ask(session) else "keep"
+    asks = can_ask(session) and not flags.yes
+    orphans: Orphans = "all" if flags.include_unknown else "named" if asks else "keep"
     with session.run_context("vacuum") as context:
         report = vacuum_table(
             log, options, context, orphans=orphans, confirm=confirm, dry_run=flags.looks

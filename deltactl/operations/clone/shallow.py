@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
-from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
+from deltactl.operations.clone_notes import CloneNote, drop_note, earlier_notes, write_note
 from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
@@ -26,7 +27,7 @@ from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_local_uri, parse_scheme
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import format_count, format_timestamp
 
 
 def warn_of_vacuum(context: RunContext) -> None:
@@ -106,7 +107,7 @@ def with_clone_note(
 
     Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
     in the context, delete these notes if the clone ``is_new``: one that existed still needs them.
-    Otherwise delete the notes of other clones at the address.
+    Otherwise warn of the notes of earlier clones at the address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -131,7 +132,18 @@ def with_clone_note(
         raise
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
-            drop_other_notes(store, note)
+            _warn_of_earlier(store, note, context)
+
+
+def _warn_of_earlier(store: Store, note: CloneNote, context: RunContext) -> None:
+    if earlier := earlier_notes(store, note):
+        source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
+        context.warn(
+            f"{store.uri} has a record of an earlier shallow clone at {note.clone_uri} (made at "
+            f"{format_timestamp(earlier[0].noted_ms)}), which may have been moved. Until this "
+            f"record is deleted, vacuums of {store.uri} are refused. If that clone was deleted, "
+            f"run `deltactl vacuum {source} --forget-clone {clone}`"
+        )
 
 
 def _write(store: Store, note: CloneNote) -> None:

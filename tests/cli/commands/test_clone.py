@@ -1,6 +1,7 @@
 """``deltactl clone``."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_shallow_shows_whose_files_the_clone_needs(
     assert "the clone may become unreadable" in ran.err
     assert ids("try") == [2, 3]
     assert len(list(Path("events/_deltactl/clones").iterdir())) == 1
+
+
+def test_a_moved_clone_keeps_its_record_if_another_is_made_at_its_address(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    assert cli("clone", "events", "try", "--shallow").code == 0
+    Path("try").rename("moved")
+    ran = cli("clone", "events", "try", "--shallow")
+    assert ran.code == 0
+    forget = f"deltactl vacuum file://{tmp_path}/events --forget-clone file://{tmp_path}/try"
+    assert forget in ran.err
+    refused = cli("vacuum", "events", "--yes")
+    assert refused.code == 6
+    assert forget in refused.err
+    assert ids("moved") == [1, 2, 3]
+    assert cli(*shlex.split(forget)[1:], "--yes").code == 0
+    assert cli("vacuum", "events", "--yes").code == 0
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv"])

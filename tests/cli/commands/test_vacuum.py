@@ -235,20 +235,21 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("is_terminal", "options", "is_kept"),
+    ("stdin", "options", "is_kept"),
     [
-        (False, (), True),
-        (False, (ALL,), False),
-        (True, (), False),
-        (True, ("-j", "2", "events"), True),  # several tables at a time: it cannot ask
+        (io.StringIO(), ("--yes",), True),
+        (io.StringIO(), ("--yes", ALL), False),
+        (Terminal("y\n"), (), False),
+        (Terminal(), ("--yes",), True),
+        (Terminal(), ("--yes", "-j", "2", "events"), True),
     ],
 )
-def test_only_on_a_terminal_it_removes_what_no_action_names(
+def test_only_a_run_that_asks_on_a_terminal__removes_what_no_action_names(
     cli: RunCli,
     table: TableBuilder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    is_terminal: bool,
+    stdin: io.StringIO,
     options: tuple[str, ...],
     is_kept: bool,
 ) -> None:
@@ -257,12 +258,11 @@ def test_only_on_a_terminal_it_removes_what_no_action_names(
     leftover = tmp_path / "rs" / name
     leftover.write_bytes(b"x")
     os.utime(leftover, (OLD_MS / 1000, OLD_MS / 1000))
-    monkeypatch.setattr("sys.stdin", Terminal() if is_terminal else io.StringIO())
-    words = ("vacuum", "rs", *options, "--mode", "full", "--yes")
-    ran = cli(*words)
+    monkeypatch.setattr("sys.stdin", stdin)
+    ran = cli("vacuum", "rs", *options, "--mode", "full")
     assert ran.code == 0, ran.err
     assert leftover.exists() == is_kept
-    if is_kept and not options:
+    if is_kept and "-j" not in options:
         assert "1 not in the log, and this run is unattended" in ran.out
 
 
