@@ -323,8 +323,9 @@ class LastRun:
 
     ``table_id`` is the id in the metadata of the table: the record does not apply to a later table
     at the same address. ``caught_up_version`` is the version up to which ``optimize``, or the
-    update of manifests, has considered all partitions, by this run or an earlier one. ``address``
-    is that of the table, in a directory outside of it.
+    update of manifests, has considered all partitions, by this run or an earlier one. In a record
+    of manifests, ``address`` is that of their files, and ``commit`` is the size and the time of the
+    commit of this version.
     """
 
     run_id: str
@@ -333,17 +334,18 @@ class LastRun:
     ended_ms: int
     caught_up_version: int | None = None
     address: str = ""
+    commit: str = ""
 
 
 def read_last_run(store: Store, command: str) -> LastRun | None:
     """Return the record of the last run; ``None`` if there is none, or it is invalid."""
     try:
-        found = {"address": "", **json.loads(store.read(f"{_RUNS}/{command}.json"))}
+        found = {"address": "", "commit": "", **json.loads(store.read(f"{_RUNS}/{command}.json"))}
         values = {field.name: found[field.name] for field in fields(LastRun)}
     except (ObjectNotFoundError, ValueError, KeyError, TypeError):
         return None
     numbers = (values["started_ms"], values["ended_ms"], values["caught_up_version"] or 0)
-    texts = (values["table_id"], values["address"])
+    texts = (values["table_id"], values["address"], values["commit"])
     is_valid = all(type(it) is int for it in numbers) and all(isinstance(it, str) for it in texts)
     return LastRun(**values) if is_valid else None
 

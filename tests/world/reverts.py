@@ -163,7 +163,7 @@ def _refresh_own_partitions() -> AbstractContextManager[object]:
     refresh = manifest_run.refresh_manifests
 
     def since_own_base(store: Any, before: int | None, context: Any) -> Any:
-        with patch.object(manifest_run, "read_recorded_version", lambda _: before):
+        with patch.object(manifest_run, "read_recorded_version", lambda *_: before):
             return refresh(store, before, context)
 
     return patch.object(manifest_run, "refresh_manifests", since_own_base)

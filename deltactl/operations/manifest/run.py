@@ -11,6 +11,7 @@ import logging
 import shlex
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
@@ -109,14 +110,14 @@ def _generate(
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
     if output is not snapshot.store:
-        record_table(output, _as_record(snapshot, context, None))
+        record_table(output, _as_record(snapshot, context))
     try:
         window_ms = write_manifests(plan, output, context)
     except InterruptedRunError as error:
         error.is_part_done = _is_begun(plan, output)
         raise
     if options.where is None and options.since is None and output is snapshot.store:
-        _record_version(snapshot, context)
+        _record_version(log, snapshot, context)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
 
 
@@ -140,7 +141,7 @@ def refresh_manifests(
             return None
         log.ensure_allowed(None)
         has_manifests = before is not None and find_manifest(store) is not None
-        since = read_recorded_version(snapshot) if has_manifests else None
+        since = read_recorded_version(log, snapshot) if has_manifests else None
         options = ManifestOptions(since=since)
         snapshot, live = load_table(log, None, snapshot)
         with closing(live):
@@ -149,7 +150,7 @@ def refresh_manifests(
                 log, snapshot, live, output=store, options=options, context=context
             )
             window_ms = write_manifests(plan, store, context.without_cancel())
-        _record_version(snapshot, context)
+        _record_version(log, snapshot, context)
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         context.warn(
@@ -228,21 +229,40 @@ def _is_begun(plan: ManifestPlan, output: Store) -> bool:
     return False
 
 
-def read_recorded_version(snapshot: Snapshot) -> int | None:
-    """Return the version that all manifests had; ``None`` if it is not known."""
+def read_recorded_version(log: DeltaLog, snapshot: Snapshot) -> int | None:
+    """Return the version that all manifests had; ``None`` if it is not known.
+
+    The table may have been moved or copied since, or replaced by a backup: then its manifests list
+    other files.
+    """
     last = read_last_run(snapshot.store, RECORD)
-    if last is None or last.table_id != snapshot.metadata.id or last.caught_up_version is None:
+    if last is None or last.caught_up_version is None:
         return None
+    found = (last.table_id, last.address, last.commit)
+    expected = (
+        snapshot.metadata.id,
+        render_root(snapshot.store.uri),
+        _identify(log, last.caught_up_version),
+    )
     # A later version is of an earlier table at this address.
-    return last.caught_up_version if last.caught_up_version <= snapshot.version else None
+    is_of_table = last.caught_up_version <= snapshot.version and found == expected
+    return last.caught_up_version if is_of_table else None
 
 
-def _record_version(snapshot: Snapshot, context: RunContext) -> None:
+def _identify(log: DeltaLog, version: int) -> str:
+    """Return the size and the time of a commit; they change if its version is used again."""
+    file = log.commit_files.get(version)
+    return "" if file is None else f"{file.size_bytes} {file.modified_ms}"
+
+
+def _record_version(log: DeltaLog, snapshot: Snapshot, context: RunContext) -> None:
     """Record that all manifests have the version of a snapshot; a failure is a warning."""
     if not snapshot.properties.refreshes_manifests:
         return
+    version, commit = snapshot.version, _identify(log, snapshot.version)
+    record = replace(_as_record(snapshot, context), caught_up_version=version, commit=commit)
     try:
-        write_last_run(snapshot.store, RECORD, _as_record(snapshot, context, snapshot.version))
+        write_last_run(snapshot.store, RECORD, record)
     except DeltactlError as error:
         context.warn(
             "the version of the manifests could not be recorded, so the next refresh compares more "
@@ -250,6 +270,6 @@ def _record_version(snapshot: Snapshot, context: RunContext) -> None:
         )
 
 
-def _as_record(snapshot: Snapshot, context: RunContext, version: int | None) -> LastRun:
+def _as_record(snapshot: Snapshot, context: RunContext) -> LastRun:
     now_ms, address = context.clock.now_ms(), render_root(snapshot.store.uri)
-    return LastRun(context.run_id or "", snapshot.metadata.id, now_ms, now_ms, version, address)
+    return LastRun(context.run_id or "", snapshot.metadata.id, now_ms, now_ms, address=address)

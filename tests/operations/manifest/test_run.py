@@ -5,6 +5,7 @@ import datetime as dt
 import itertools
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -816,6 +817,29 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
     untouched.write_text("file:/written/by/another/program\n")
     optimize("p = 'd'")
     assert untouched.read_text() == "file:/written/by/another/program\n"
+
+
+@pytest.mark.parametrize("harm", ["moved", "copied", "numbers used again"])
+def test_a_refresh_compares_all_if_the_record_is_of_other_files(tmp_path: Path, harm: str) -> None:
+    builder = local(
+        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    )
+    builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
+    root, backup = tmp_path / "t x", tmp_path / "backup"
+    shutil.copytree(root / "_delta_log", backup)
+    builder.append([row(9, "b")])
+    generate(builder.store, ManifestOptions())
+    match harm:
+        case "moved":
+            root = root.rename(tmp_path / "elsewhere")
+        case "copied":
+            root = shutil.copytree(root, tmp_path / "elsewhere")
+        case _:
+            shutil.rmtree(root / "_delta_log")
+            shutil.copytree(backup, root / "_delta_log")
+    store = LocalStore(str(root))
+    run_on(store, optimize_table, OptimizeOptions(where="p = 'a'"), warn=pytest.fail)
+    assert generate(store, ManifestOptions(check=True)).plan.is_empty
 
 
 def _die(*args: object) -> None:
