@@ -21,6 +21,7 @@ the command's section, the top of the file. A section ``commit`` is for all comm
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
@@ -188,15 +189,30 @@ def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]
 
     That is the one of ``DELTACTL_CONFIG``, else the nearest in ``directory`` and its parents, and
     the user's in ``XDG_CONFIG_HOME`` (by default ``~/.config``).
+
+    Raises:
+        UsageError: whether a file exists cannot be known. It can keep files from a vacuum.
     """
     named = environ.get(_VARIABLE)
     if named:
         return [Path(named)]
     places = (place / FILE_NAME for place in (directory, *directory.parents))
-    found = [path for path in places if path.is_file()][:1]
+    found = [path for path in places if _is_file(path)][:1]
     home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
     users = Path(home) / "deltactl" / FILE_NAME
-    return [*found, users] if users.is_file() and users not in found else found
+    return [*found, users] if _is_file(users) and users not in found else found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}",
+            hint=f"Give this user access, or set {_VARIABLE} to another file (/dev/null: to none).",
+        ) from error
 
 
 def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:

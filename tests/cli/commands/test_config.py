@@ -1,6 +1,7 @@
 """Settings: their order, files and profiles, and what ``deltactl config`` says of them."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -194,6 +195,25 @@ def test_the_named_file_is_the_only_one(folder: Path) -> None:
     assert find_config_files({"HOME": "/nowhere"}, folder) == [folder / "deltactl.toml"]
     with pytest.raises(UsageError, match="/a/b: cannot be read: No such file"):
         load_config_file(Path("/a/b"), NAMES)
+
+
+def test_a_directory_that_may_not_be_searched_is_named(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, real = folder.parents[1] / "xdg/deltactl/deltactl.toml", Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path == users:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    make_table(folder / "t", {})
+    ran = cli("optimize", "t")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {users}: cannot be read: Permission denied\nhint: Give ")
+    monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
+    assert cli("optimize", "t").code == 0
 
 
 def test_patterns_match_tables_in_any_spelling_of_their_address(
