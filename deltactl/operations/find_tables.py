@@ -1,7 +1,7 @@
 """Find the tables that match a glob: directories with a ``_delta_log``.
 
-``*``, ``?`` and ``[...]`` match within a part of an address, ``**`` any number of parts. Tables and
-directories whose name begins with ``.`` or ``_`` are not searched.
+``*``, ``?`` and ``[...]`` match within a part of an address, ``**`` any number of parts. Tables,
+directories whose name begins with ``.`` or ``_``, and ``lost+found`` are not searched.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ OpenStore = Callable[[str], Store]
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _QUERY: Final = re.compile(r"\?.*=")
+_SKIPPED: Final = re.compile(r"[._]|lost\+found\Z")  # the latter is the file system's, for fsck
 
 
 def is_glob(address: str) -> bool:
@@ -163,7 +164,7 @@ def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tupl
     matching = [
         name
         for name, last in names
-        if not last.startswith((".", "_")) and (part == "**" or fnmatch.fnmatchcase(last, part))
+        if not _SKIPPED.match(last) and (part == "**" or fnmatch.fnmatchcase(last, part))
     ]
     after = list(_positions(parts, at if part == "**" else at + 1))
     return [(name, position) for name in matching for position in after]

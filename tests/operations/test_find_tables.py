@@ -25,6 +25,7 @@ OTHERS = (
     "bronze/no-table/x.parquet",
     "bronze/_hidden/t/_delta_log/0.json",
     "bronze/.hidden/_delta_log/0.json",
+    "lost+found/t/_delta_log/0.json",
     "silver/_delta_log_of_old/0.json",
     "silver/file",
 )
@@ -72,6 +73,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
         ("bronze/**/c", ["bronze/deep/x/c"]),
         ("**/x/*", ["bronze/deep/x/c"]),
         ("**/**", TABLES),
+        ("lost+found/*", ["lost+found/t"]),
         ("odd[1]", ["odd[1]"]),  # a table of that very name
         ("to[p]/", ["top"]),
     ],
