@@ -118,5 +118,5 @@ def _read_words(name: str | None) -> Iterator[str]:
             f"--tables-from {name} is not UTF-8 text: {error}",
             hint="Give a text file with one table per line.",
         ) from error
-    lines = (line.strip() for line in text.splitlines())
+    lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())
     yield from (line for line in lines if line and not line.startswith("#"))

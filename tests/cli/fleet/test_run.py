@@ -140,11 +140,13 @@ def test_fail_fast_begins_no_further_table(fake_cli: RunCli, jobs: str) -> None:
     assert (without.code, without.out.count("done ")) == (ExitCode.CONFLICT, 3)
 
 
+@pytest.mark.parametrize(
+    "text", ["# ours\n\n  lake/a \nlake/**\n", "\ufefflake/a\r\n\r\nlake/**\r\n"]
+)
 def test_tables_come_from_a_file_or_stdin(
-    fake_cli: RunCli, lake: Path, monkeypatch: pytest.MonkeyPatch
+    fake_cli: RunCli, lake: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    text = "# ours\n\n  lake/a \nlake/**\n"
-    (lake.parent / "tables").write_text(text)
+    (lake.parent / "tables").write_bytes(text.encode())
     for name in ("tables", "-"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         ran = fake_cli("go-round", "lake/b", "--tables-from", name)
