@@ -7,7 +7,7 @@ The keywords are the fields of the options class, without ``_ms``. A field of ty
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from inspect import signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -24,7 +24,7 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
     """Return options with the fields that keywords give; the others are those of ``options``.
 
     Raises:
-        TypeError: there is no such keyword, one is missing, or ``options`` are of another class.
+        TypeError: there is no such keyword, or ``options`` are of another class.
         UsageError: a value is not valid.
     """
     if not isinstance(options, kind | None):
@@ -42,10 +42,6 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
         values[name] = _convert(keyword, value, hint_of_type)
     if options is not None:
         return replace(options, **values)  # type: ignore[type-var]
-    for it in fields(kind):  # type: ignore[arg-type]
-        if it.name not in values and it.default is it.default_factory is MISSING:
-            about = it.metadata[METADATA].help
-            raise TypeError(f"missing keyword argument {keyword_of(it.name)!r}: {about}")
     return kind(**values)
 
 

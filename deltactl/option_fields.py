@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REQUIRED: Final[Any] = MISSING
-"""Instead of a default: the library must give the option, and a flag is false without it."""
+"""Instead of a default: the class needs the option, and a flag is false without it."""
 METADATA: Final = "option"
 """The key of an ``Option`` in the metadata of its field."""
 

@@ -595,18 +595,17 @@ class Table:
         on_progress: OnProgress | None = None,
         **keywords: Unpack[CloneKeywords],
     ) -> CloneReport:
-        """Create a deep or shallow clone of this table.
+        """Create a clone of this table: with copies of its files, or with ``deep=False`` without.
 
         Args:
             target: the address of the new table; a ``Table`` has its own storage options.
-            options: the options of the clone.
+            options: the options of the clone; ``None``: those of a deep clone.
             storage_options: settings for the target's file system; ``None``: those of this table.
             engine: where the files are copied.
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
-            keywords: those of ``CloneKeywords``, such as ``deep=True``, instead of those of
-                ``options``.
+            keywords: those of ``CloneKeywords``, instead of those of ``options``.
 
         Raises:
             DeltactlError: a safety rule refused the run, a file is missing, or a store failed.
@@ -614,7 +613,8 @@ class Table:
         from deltactl.operations.clone.options import CloneOptions
         from deltactl.operations.clone.run import clone_table
 
-        options = build_options(CloneOptions, options, keywords)
+        by_default = CloneOptions(deep=True) if options is None else options
+        options = build_options(CloneOptions, by_default, keywords)
         if not isinstance(target, Table):
             chosen = self._storage_options if storage_options is None else storage_options
             target = Table(target, chosen, warn=self._warn)

@@ -104,8 +104,6 @@ def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
         table.vacuum(retention="0h")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'x'. Use one of: version, timestamp, where"):
         table.restore(x=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="missing keyword argument 'deep': Copy the files"):
-        table.clone("t2")
 
 
 def test_a_wrong_value_names_the_keyword(table: Table) -> None:
@@ -220,6 +218,13 @@ def test_calls_as_in_the_first_example(table: Table) -> None:
     assert report_of_vacuum.files_removed == 1
     assert len(table.undo_vacuum().restored) == 1
     assert table.purge_quarantine(dry_run=True).files == 0
+
+
+def test_a_clone_is_deep_unless_it_is_to_be_shallow(table: Table, tmp_path: Path) -> None:
+    assert table.clone(tmp_path / "deep").files_copied == 3
+    assert table.clone(tmp_path / "deep", sync=True).files_copied == 0
+    with pytest.warns(TableWarning, match="a shallow clone needs the files of its source"):
+        assert table.clone(tmp_path / "shallow", deep=False).files_copied == 0
 
 
 def test_the_views_of_the_history(table: Table, tmp_path: Path) -> None:
