@@ -59,6 +59,7 @@ def convert(
         keywords: those of ``ConvertKeywords``, instead of those of ``options``.
 
     Raises:
+        InterruptedRunError: ``cancel`` was set before the commit.
         DeltactlError: files cannot be part of a table, a safety rule refused the run, or the
             store failed.
     """
@@ -101,7 +102,7 @@ def maintain(
         warn: receives warnings.
         engine: runs the tasks of all actions.
         dry_run: observe and decide only; write nothing.
-        cancel: starts no more work; what was committed stays.
+        cancel: starts no more work; what was committed stays. See ``TableReport.interrupted``.
         on_progress: called whenever a task ends.
         keywords: those of ``MaintainKeywords``, instead of those of ``options``.
 

@@ -349,6 +349,8 @@ class Table:
         ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)`` with your classic
         or Spark Connect session, which is neither changed nor stopped.
 
+        Once ``cancel`` is set, no bin starts, and ``report.interrupted`` is true.
+
         The keywords are those of ``OptimizeKeywords``; they replace fields of ``options``.
 
         Raises:
@@ -380,6 +382,8 @@ class Table:
         The keywords are those of ``VacuumKeywords``; they replace fields of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before a file was removed. Later,
+                ``report.interrupted`` is true.
             DeltactlError: a safety rule refused the run, or no file could be removed.
         """
         from deltactl.operations.vacuum.options import VacuumOptions
@@ -443,6 +447,8 @@ class Table:
         The keywords are those of ``CheckpointKeywords``; they replace fields of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before the checkpoint was written. Later,
+                ``report.interrupted`` is true.
             DeltactlError: a safety rule refused the run, or the checkpoint that was written
                 differs from the snapshot.
         """
@@ -465,6 +471,7 @@ class Table:
         """Check all checkpoints and ``_last_checkpoint``; rewrite those with wrong content.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before a checkpoint was written.
             DeltactlError: the latest version cannot be rebuilt, or the store failed.
         """
         from deltactl.operations.checkpoint.repair import repair_checkpoints
@@ -488,6 +495,7 @@ class Table:
         The keywords are those of ``CheckKeywords``; they replace fields of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set.
             DeltactlError: the table or version does not exist, or the store failed.
         """
         from deltactl.operations.check.options import CheckOptions
@@ -519,6 +527,7 @@ class Table:
             on_progress: is called when tasks end.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set.
             DeltactlError: the table does not exist or cannot be read, or the predicate is invalid.
         """
         from deltactl.operations.erased.run import search_erased
@@ -545,6 +554,7 @@ class Table:
         replace fields of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before the commit.
             DeltactlError: a safety rule refused the run, another writer changed the table, or the
                 store failed.
         """
@@ -572,6 +582,7 @@ class Table:
         fields of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before the last commit.
             DeltactlError: a property or feature is not possible, another writer changed the table,
                 or the store failed.
         """
@@ -608,6 +619,7 @@ class Table:
             keywords: those of ``CloneKeywords``, instead of those of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before the commit.
             DeltactlError: a safety rule refused the run, a file is missing, or a store failed.
         """
         from deltactl.operations.clone.options import CloneOptions
@@ -648,6 +660,7 @@ class Table:
             keywords: those of ``FixKeywords``, instead of those of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set before the last commit.
             DeltactlError: a safety rule refused the run, another writer changed the files, or the
                 store failed.
         """
@@ -682,6 +695,7 @@ class Table:
             keywords: those of ``ManifestKeywords``, instead of those of ``options``.
 
         Raises:
+            InterruptedRunError: ``cancel`` was set; each manifest is old or new.
             DeltactlError: the table cannot have manifests (deletion vectors, column mapping), or
                 the store failed.
         """
