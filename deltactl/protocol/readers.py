@@ -93,8 +93,8 @@ ENGINES: Final = (
     ),
     Engine(
         "delta-rs",
-        "1.6",
-        f"{_MEASURED} with SQL",
+        "1.6, with SQL",
+        _MEASURED,
         _KERNEL | {"timestampWithoutTimezone"},
         knows_all=True,
     ),

@@ -233,6 +233,7 @@ def test_readers_names_what_stops_an_engine(cli: RunCli, tmp_path: Path) -> None
     ran = cli("describe-detail", str(tmp_path), "--readers")
     assert ran.code == 0
     engines = ran.out.split("Engines\n")[1]
+    assert "\n  delta-rs            1.6, with SQL  " in engines
     assert "novel\\x1b[1m" in engines
     assert max(map(len, engines.splitlines())) <= 80
     result = json.loads(cli("describe-detail", str(tmp_path), "--readers", "-o", "json").out)
