@@ -644,8 +644,9 @@ class DeltaLog:
         self, metadata: Metadata, timestamp_ms: int, *, allow_later: bool = False
     ) -> int:
         """Return the last version committed at or before a time; see ``resolve_timestamp``."""
+        warn = ignore_warning if allow_later else self.warn
         return resolve_timestamp(
-            self.reader, self.listing, metadata, timestamp_ms, allow_later=allow_later
+            self.reader, self.listing, metadata, timestamp_ms, warn=warn, allow_later=allow_later
         )
 
     def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:

@@ -7,11 +7,11 @@ the times of the files say otherwise. Source: PROTOCOL.md, "In-Commit Timestamps
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.errors import CorruptLogError, VersionNotFoundError, hint_at_versions
+from deltactl.errors import CorruptLogError, VersionNotFoundError, Warn, hint_at_versions
 from deltactl.log.commits.contents import (
     CommitReader,
     find_actions,
@@ -25,6 +25,8 @@ from deltactl.units import MAX_LONG, format_timestamp
 if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
     from deltactl.protocol.actions import Metadata
+
+_FAR_OFF_MS: Final = 60_000
 
 
 def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
@@ -55,6 +57,7 @@ def resolve_timestamp(
     metadata: Metadata,
     timestamp_ms: int,
     *,
+    warn: Warn,
     allow_later: bool = False,
 ) -> int:
     """Return the last version that was committed at or before a time.
@@ -65,6 +68,7 @@ def resolve_timestamp(
         metadata: the metadata of the latest version, which says from when in-commit timestamps
             apply.
         timestamp_ms: ms since 1970 UTC.
+        warn: is told if times of files that do not ascend decide which version it is.
         allow_later: if the time is after the latest version, whether to return this version instead
             of an error.
 
@@ -106,7 +110,28 @@ def resolve_timestamp(
             f"(version {latest}, {format_timestamp(times[-1])})",
             hint=hint_at_versions(reader.store.uri),
         )
+    if chosen is not timed:
+        known = dict(zip(chosen[position - 1 :], times[position - 1 :], strict=True))
+        _warn_of_late_times(listing, known, timestamp_ms, warn)
     return chosen[position - 1]
+
+
+def _warn_of_late_times(
+    listing: LogListing, times: Mapping[int, int], timestamp_ms: int, warn: Warn
+) -> None:
+    """Warn if a version after the first of ``times``, the one found, is late by its order only."""
+    found, *later = times
+    own = {version: listing.commits[version].modified_ms for version in times}
+    older = [v for v in later if own[v] <= timestamp_ms and times[v] - own[v] >= _FAR_OFF_MS]
+    if older:
+        newer = max(range(found, older[-1]), key=lambda version: own.get(version, 0))
+        warn(
+            f"{format_timestamp(timestamp_ms)} is taken as version {found}, as by Delta on Spark, "
+            f"but the commit of version {older[-1]} has a file of "
+            f"{format_timestamp(own[older[-1]])}. The file of version {newer} is of "
+            f"{format_timestamp(own[newer])}, perhaps a copy, and so later versions count as still "
+            "later. To be sure, choose a version by its number"
+        )
 
 
 def commit_timestamp(reader: CommitReader, segment: LogSegment, metadata: Metadata) -> int:

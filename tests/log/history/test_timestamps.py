@@ -5,7 +5,7 @@ import pytest
 from deltactl.errors import CorruptLogError, VersionNotFoundError
 from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import list_log
-from deltactl.table import Table
+from deltactl.table import Table, TableWarning
 from deltactl.units import format_timestamp
 from tests.support.stores import CountingStore, fresh_store
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
@@ -40,6 +40,15 @@ def test_travel_by_the_times_of_files() -> None:
         table.snapshot(timestamp=at(999))
     with pytest.raises(VersionNotFoundError, match="after the latest commit"):
         table.snapshot(timestamp=at(5001))
+
+
+def test_a_commit_that_was_copied_makes_later_ones_late() -> None:
+    """As in Delta on Spark; the copy has a new time."""
+    _, table = build([1000, 2000, 900_000, 4000, 5000])
+    with pytest.warns(TableWarning, match="as version 1, .* of version 3 has .* of version 2 is"):
+        assert table.snapshot(timestamp=at(4000)).version == 1
+    assert table.snapshot(timestamp=at(2000)).version == 1
+    assert table.snapshot(timestamp=at(900_002)).version == 4
 
 
 def test_parts_of_a_millisecond_do_not_reach_the_next_commit() -> None:
