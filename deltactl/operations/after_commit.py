@@ -86,7 +86,8 @@ def run_after_commit(
 def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> None:
     """Warn after a commit of other rows if the table has manifests that nothing updates.
 
-    Call this in rare runs only, because it costs a listing.
+    Call this in rare runs only, because it costs a listing. ``optimize`` changes no rows, and a
+    vacuum keeps the files in manifests.
     """
     from deltactl.operations.manifest.place import find_manifest
 

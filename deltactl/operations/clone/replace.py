@@ -10,7 +10,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.operations.after_commit import run_after_commit
+from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import describe_clone, find_past_clone
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import load_source, plan_clone
@@ -77,6 +77,8 @@ def replace_clone(
             update.draft(description, context, "replaced")
         )
     run_after_commit(target_log, current, after, context)
+    if update.added.num_rows or update.removed.num_rows:
+        warn_of_manifests(target, after, context)
     # A vacuum of another tool does not read the note.
     done = "the clone was replaced"
     gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)

@@ -19,7 +19,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
-from deltactl.operations.after_commit import run_after_commit
+from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import (
     APP_ID,
     PastClone,
@@ -139,6 +139,8 @@ def sync_clone(
         description = describe_clone(plan, options.properties, context, counts, removed)
         after = transaction.commit(update.draft(description, context, "synced"))
     run_after_commit(target_log, update.current, after, context)
+    if update.added.num_rows or update.removed.num_rows:
+        warn_of_manifests(target, after, context)
     return replace(report, version_after=after.version)
 
 

@@ -430,6 +430,21 @@ def test_a_copy_that_is_gone_is_copied_again(full: bool) -> None:
     assert ids(target) == [1, 3, 9]
 
 
+@pytest.mark.parametrize("kind", [{"deep": True, "sync": True}, {"deep": False, "replace": True}])
+def test_outdated_manifests_of_the_clone_are_told(tmp_path: Path, kind: dict[str, Any]) -> None:
+    builder = TableBuilder(tmp_path / "source", [Column("id")])
+    builder.append([{"id": 1}])
+    source, target = builder.store, LocalStore(str(tmp_path / "clone"))
+    clone(source, target, deep=kind["deep"])
+    target.put("_symlink_format_manifest/manifest", b"")
+    warnings: list[str] = []
+    clone(source, target, warnings=warnings, **kind)
+    assert not any("are outdated" in it for it in warnings), "nothing was committed"
+    builder.append([{"id": 2}])
+    clone(source, target, warnings=warnings, **kind)
+    assert sum("/_symlink_format_manifest are outdated" in it for it in warnings) == 1
+
+
 def test_a_path_that_the_source_added_again_is_not_removed(tmp_path: Path) -> None:
     """As a writer does that overwrites files of fixed names."""
     builder = TableBuilder(tmp_path / "source", [Column("id")])
