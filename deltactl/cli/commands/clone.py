@@ -89,7 +89,7 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
-        is_idle=report.is_done,
+        is_idle=report.is_done and not report.files_copied,
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=result,

@@ -24,7 +24,11 @@ def describe_clone(report: CloneReport, target: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if report.is_done:
-        yield Section((Tone.GOOD("Nothing to clone"), f": already at version {plan.version}"))
+        again = format_count(report.files_copied, "file") + " that the clone had lost"
+        yield Section(
+            (Tone.GOOD("Nothing to clone"), f": already at version {plan.version}"),
+            facts=[("copied again", again if report.files_copied else None)],
+        )
         return
     verb = "Would clone" if report.dry_run else "Cloned"
     where = "" if plan.predicate is None else f" where {plan.predicate}"

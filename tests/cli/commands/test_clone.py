@@ -63,6 +63,18 @@ def test_deep_shows_the_copied_files_and_the_command_to_check(
     assert ran.out == "Nothing to clone: already at version 2\n"
 
 
+def test_a_sync_tells_how_many_lost_files_it_copied_again(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    cli("clone", "events", "copy", "--deep")
+    next(Path("copy/p=b").glob("*.parquet")).unlink()
+    ran = cli("clone", "events", "copy", "--deep", "--sync")
+    assert ran.out.splitlines() == [
+        "Nothing to clone: already at version 2",
+        "  copied again  1 file that the clone had lost",
+    ]
+
+
 def test_shallow_shows_whose_files_the_clone_needs(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
