@@ -36,7 +36,14 @@ from typing import Literal, NoReturn, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
+from deltactl.errors import (
+    DeltactlError,
+    LogGapError,
+    NotATableError,
+    SafetyError,
+    VersionNotFoundError,
+    Warn,
+)
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import added_by_text
@@ -52,6 +59,7 @@ from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.retention import Retention
+from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.path_columns import absolute_mask
 from deltactl.storage.names import is_absolute_name, refuse_chain
@@ -153,8 +161,26 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     yield locate(store, changes.filter(is_kept)["path"]).drop_null(), "retained"
     for version in sorted(versions):
         if version != rules.snapshot.version:
-            kept = rules.log.snapshot(version)
-            yield from _live_names(kept, "retained")
+            yield from _live_names(version_to_keep(rules.log, version), "retained")
+
+
+def version_to_keep(log: DeltaLog, version: int) -> Snapshot:
+    """Rebuild a version that is to be kept.
+
+    Raises:
+        VersionNotFoundError: the log does not have it, or no longer.
+        TableError: the log is damaged.
+    """
+    try:
+        return log.snapshot(version)
+    except LogGapError as gap:
+        raise VersionNotFoundError(
+            f"cannot find the files that version {version} needs: {gap.message}. Nothing was "
+            "removed",
+            hint=f"Omit {option('keep_versions', version)} if a log cleanup deleted the commits: "
+            "nothing can read the version any more. Otherwise first restore the commits from a "
+            "backup, with their modification times (`cp -p`).",
+        ) from gap
 
 
 def _warn_of_future(rules: KeepRules, times: Sequence[pa.ChunkedArray]) -> None:

@@ -21,7 +21,7 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
-from deltactl.operations.vacuum.kept_files import reads_iceberg
+from deltactl.operations.vacuum.kept_files import reads_iceberg, version_to_keep
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
@@ -131,9 +131,10 @@ def open_planner(
     events = EventCollector()
     snapshot = log.snapshot(visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
-    if any(version > snapshot.version for version in options.keep_versions):
-        # Raises. A plan that removes nothing would not read it, and hide a wrong number.
-        log.snapshot(max(options.keep_versions))
+    for version in options.keep_versions:
+        if not log.first_commit <= version <= snapshot.version:
+            # A plan that removes nothing would not read it, and hide a wrong number.
+            version_to_keep(log, version)
     formats = snapshot.properties.uniform_formats
     if formats and not reads_iceberg(snapshot):
         context.warn(

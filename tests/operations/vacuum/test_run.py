@@ -246,6 +246,25 @@ def test_versions_named_or_counted_stay_readable() -> None:
         scene.plan(keep_versions=(99,))
 
 
+@pytest.mark.parametrize("left", [(), (1,)], ids=["cleaned up", "a gap"])
+def test_a_version_to_keep_that_the_log_lost_refuses_and_names_the_way_out(
+    left: tuple[int, ...],
+) -> None:
+    scene = Scene()
+    (gone,) = scene.append(60, "a")
+    scene.append(50, "b")
+    scene.remove(40, gone)
+    scene.ago(20, scene.builder.checkpoint)
+    scene.store.delete_many([commit_path(version) for version in range(3) if version not in left])
+    with pytest.raises(VersionNotFoundError, match="files that version 1 needs") as error:
+        scene.vacuum(keep_versions=(1,))
+    assert "Omit keep_versions=1" in str(error.value.hint)
+    assert gone in scene.names()
+    with pytest.raises(VersionNotFoundError):  # also before anything is due
+        scene.plan(keep_versions=(1,), mode="lite")
+    assert scene.plan() == {gone: "tombstone"}
+
+
 def test_counted_versions_that_have_but_a_checkpoint_stay_readable() -> None:
     scene = Scene()
     (first,) = scene.append(60, "a")
