@@ -98,6 +98,13 @@ class Directories(Protocol):
         """Return directories whose entries last changed before ``before_ms`` (ms since 1970)."""
         ...
 
+    def foreign_directories(self, names: Sequence[str]) -> list[str]:
+        """Return directories that are on another file system than the root.
+
+        Files cannot be moved between file systems by a rename.
+        """
+        ...
+
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
         """Return hidden files that killed writes of deltactl left directly in a directory.
 

@@ -404,6 +404,7 @@ def removes_only_empty_directories(store: Store) -> None:
     assert directories.abandoned_files("d/e", 10**14) == []
     assert directories.old_directories(["d/e", "d"], 1_000) == []
     assert directories.old_directories(["d/e", "d", "absent"], 10**14) == ["d/e", "d"]
+    assert directories.foreign_directories(["d/e", "absent"]) == []
     assert directories.remove_directories(["d/e", "d"]) == ["d/e", "d"]
     assert directories.remove_directories([]) == []
     assert store.list_directories() == []

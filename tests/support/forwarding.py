@@ -148,6 +148,9 @@ class ForwardingStore:
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
         return _present(self._inner.directories).old_directories(names, before_ms)
 
+    def foreign_directories(self, names: Sequence[str]) -> list[str]:
+        return _present(self._inner.directories).foreign_directories(names)
+
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
         return _present(self._inner.directories).abandoned_files(prefix, before_ms)
 
@@ -195,8 +198,8 @@ class InterceptingStore(ForwardingStore):
 
 
 _INTERCEPTED: Final = (
-    "abandoned_files", "copy_files", "delete_many", "facts_of", "list_from", "move_many",
-    "old_directories", "open_input", "open_output", "open_replacement", "put",
+    "abandoned_files", "copy_files", "delete_many", "facts_of", "foreign_directories", "list_from",
+    "move_many", "old_directories", "open_input", "open_output", "open_replacement", "put",
     "put_if_absent", "read", "read_many", "read_ranges", "read_tail", "real_names",
     "remove_directories", "stat_many", "sync_directories", "undelete_many", "walk", "walk_tree",
 )  # fmt: skip

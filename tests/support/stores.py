@@ -341,8 +341,9 @@ class Fault:
 
 _READS: Final = frozenset(
     [
-        "abandoned_files", "facts_of", "list_from", "old_directories", "open_input", "read",
-        "read_many", "read_ranges", "read_tail", "real_names", "stat_many", "walk", "walk_tree",
+        "abandoned_files", "facts_of", "foreign_directories", "list_from", "old_directories",
+        "open_input", "read", "read_many", "read_ranges", "read_tail", "real_names", "stat_many",
+        "walk", "walk_tree",
     ]
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import InterruptedRunError, SafetyError, Warn
+from deltactl.errors import InterruptedRunError, SafetyError, UnsupportedByStoreError, Warn
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -21,6 +21,7 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
+from deltactl.operations.vacuum.candidates import parent_directories
 from deltactl.operations.vacuum.kept_files import reads_iceberg, version_to_keep
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -30,6 +31,7 @@ from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -71,7 +73,7 @@ def vacuum_table(
         plan.mode,
     )  # fmt: skip
     warn_of_missing(plan, context.warn)
-    refusal = find_refusal(plan)
+    refusal = find_refusal(plan) or _find_other_file_system(store, plan, options)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
@@ -193,4 +195,24 @@ def find_refusal(plan: VacuumPlan) -> SafetyError | None:
         f"by directory: {plan.orphan_folders}",
         hint=f"Rerun with {option('dry_run', True)} to see these files. If they may be removed, "
         f"rerun with a higher {option('max_orphan_fraction')}.",
+    )
+
+
+def _find_other_file_system(
+    store: Store, plan: VacuumPlan, options: VacuumOptions
+) -> UnsupportedByStoreError | None:
+    """Return an error if the quarantine is on another file system than some files of the plan."""
+    if not options.quarantine or store.directories is None:
+        return None
+    folders = sorted(parent_directories(plan.files["path"]))
+    foreign = store.directories.foreign_directories(folders)
+    if not foreign:
+        return None
+    more = f" (and {len(foreign) - 1:,} more)" if len(foreign) > 1 else ""
+    return UnsupportedByStoreError(
+        f"files in the directory {foreign[0]!r}{more} of {store.uri} cannot be moved to the "
+        "quarantine: the directory is on another file system than the table directory, and a "
+        "rename works only within one file system",
+        hint=f"Rerun without {option('quarantine')}: the files are then deleted, and cannot be "
+        "restored. Or keep the whole table on one file system.",
     )

@@ -22,8 +22,9 @@ from deltactl.storage.local.files import sync_directory, temp_path, write_new
 _NO_LINKS: Final = frozenset({
     errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV,
 })  # fmt: skip
-# For a file system that does not know the flag, renameat2 returns EINVAL.
-_NO_EXCLUSIVE_RENAME: Final = _NO_LINKS | {errno.EINVAL}
+# For a file system that does not know the flag, renameat2 returns EINVAL. EXDEV has its own reason:
+# unlike links, renames fail so only between file systems.
+_NO_EXCLUSIVE_RENAME: Final = _NO_LINKS - {errno.EXDEV} | {errno.EINVAL}
 
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1  # Linux, linux/fs.h
@@ -108,6 +109,8 @@ def _rename_exclusively(temporary: str, path: str) -> None:
     except OSError as error:
         if error.errno in _NO_EXCLUSIVE_RENAME:
             raise _refusal(path) from error
+        if error.errno == errno.EXDEV:
+            raise OSError(error.errno, "its directory is on another file system") from error
         raise
 
 

@@ -140,6 +140,14 @@ def is_older(path: str, before_ms: int) -> bool:
         return False
 
 
+def device_of(path: str) -> int | None:
+    """Return the number of the device with the file system of ``path``; ``None`` if unknown."""
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return None
+
+
 def stat_file(path: str, name: str) -> FileInfo | None:
     """Return the facts of the file at ``path``, with the name ``name``.
 

@@ -35,6 +35,7 @@ from deltactl.storage.local.files import (
 )
 from deltactl.storage.local.held_directory import HeldDirectory
 from deltactl.storage.local.listing import (
+    device_of,
     is_older,
     list_directories,
     list_directory,
@@ -348,6 +349,11 @@ class LocalStore:
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
         """Return directories that did not change; see ``Directories.old_directories``."""
         return [name for name in names if is_older(self._paths.writable(name), before_ms)]
+
+    def foreign_directories(self, names: Sequence[str]) -> list[str]:
+        """Return directories on other file systems; see ``Directories.foreign_directories``."""
+        own = device_of(self._paths.root)
+        return [name for name in names if device_of(self._paths.inside(name)) not in (own, None)]
 
     def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
         """Return hidden files of killed writes; see ``Directories.abandoned_files``."""

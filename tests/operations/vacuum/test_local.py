@@ -12,7 +12,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import SafetyError, UnsupportedByStoreError, UsageError
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.files import temp_path
 from deltactl.storage.local.store import LocalStore
@@ -80,6 +80,20 @@ def test_incomplete_files_of_killed_runs_go_after_the_retention(disk: Disk) -> N
     disk.vacuum()
     assert not any(path.exists() for path in old)
     assert all(path.exists() for path in kept)
+
+
+def test_a_quarantine_is_refused_for_a_directory_on_another_file_system(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def device_of(path: str) -> int | None:
+        return 2 if path.endswith("p=b") else 1
+
+    monkeypatch.setattr("deltactl.storage.local.store.device_of", device_of)
+    with pytest.raises(UnsupportedByStoreError, match="'p=b' .* is on another file system"):
+        disk.vacuum(quarantine=True)
+    assert len(os.listdir(disk.path / LOG)) == disk.builder.version + 1
+    assert (disk.path / disk.gone).exists()
+    assert disk.vacuum().files_removed == 1
 
 
 def test_files_go_and_what_became_empty_with_them(disk: Disk) -> None:

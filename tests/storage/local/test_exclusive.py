@@ -109,6 +109,23 @@ def test_without_either_it_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert os.listdir(tmp_path) == []
 
 
+def test_a_move_to_another_file_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **options: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", fail)
+    monkeypatch.setattr(exclusive, "_find_exclusive_rename", lambda: fail)
+    store = LocalStore(str(tmp_path))
+    store.put("a/x", b"1")
+    store.put("a/y", b"1")
+    failed = store.move_many([("a/x", "b/x"), ("a/y", "b/y")])
+    assert [*failed] == ["a/x", "a/y"]
+    assert "its directory is on another file system" in failed["a/x"].message
+    assert store.read("a/x") == b"1"
+
+
 def test_another_error_of_the_link_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
