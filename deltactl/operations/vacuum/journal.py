@@ -15,11 +15,13 @@ delta-rs ignore them.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -40,7 +42,7 @@ from deltactl.operations.short_repr import ShortRepr
 from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import format_timestamp
+from deltactl.units import format_size, format_timestamp
 
 _RUNS = f"{OWN_DIR}/vacuum"
 QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
@@ -48,6 +50,9 @@ _UNDONE = f"{LEASES_DIR}/undone."
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 
 _BATCH = 1000
+
+_SPACE_FOR_COMMITS = 64 << 10  # also for the lease and what is written at the end
+_SPACE_FOR_ROW = 200  # a path takes about half of this, compressed
 
 WITHOUT_UNDO: Final = (
     "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
@@ -94,8 +99,32 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
     Raises:
         StorageError: it cannot be written; nothing may be removed.
     """
-    _write_files(store, f"{_RUNS}/{record.run_id}/plan.parquet", files)
-    write_record(store, record)
+    try:
+        _write_files(store, f"{_RUNS}/{record.run_id}/plan.parquet", files)
+        write_record(store, record)
+    except StorageError as error:
+        _remove_journal(store, record.run_id)
+        if getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            error.hint = _hint_at_space(files.num_rows)
+        raise
+
+
+def _remove_journal(store: Store, run_id: str) -> None:
+    """Remove what was written of a journal, so that a full disk gets no fuller with each run."""
+    folder = f"{_RUNS}/{run_id}"
+    with suppress(StorageError):
+        store.delete_many([f"{folder}/run.json", f"{folder}/plan.parquet"])
+        if store.directories is not None:
+            store.directories.remove_directories([folder])
+
+
+def _hint_at_space(num_files: int) -> str:
+    needed = format_size(_SPACE_FOR_COMMITS + num_files * _SPACE_FOR_ROW)
+    return (
+        f"Free {needed} on the disk, outside of the table or with `deltactl vacuum TABLE "
+        "--purge-quarantine`; then rerun. A vacuum needs up to this much for its journal and its "
+        "commits, before it deletes files. Nothing was removed."
+    )
 
 
 def _write_files(store: Store, name: str, files: pa.Table) -> None:

@@ -1,5 +1,6 @@
 """Vacuums of tables on disk: links, empty folders, inventories, and the peers as judges."""
 
+import errno
 import json
 import os
 import time
@@ -12,8 +13,9 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import SafetyError, UnsupportedByStoreError, UsageError
+from deltactl.errors import SafetyError, StorageError, UnsupportedByStoreError, UsageError
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.storage.errors import map_error
 from deltactl.storage.local.files import temp_path
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
@@ -91,8 +93,30 @@ def test_a_quarantine_is_refused_for_a_directory_on_another_file_system(
     monkeypatch.setattr("deltactl.storage.local.store.device_of", device_of)
     with pytest.raises(UnsupportedByStoreError, match="'p=b' .* is on another file system"):
         disk.vacuum(quarantine=True)
-    assert len(os.listdir(disk.path / LOG)) == disk.builder.version + 1
+    assert len([*(disk.path / LOG).iterdir()]) == disk.builder.version + 1
     assert (disk.path / disk.gone).exists()
+    assert disk.vacuum().files_removed == 1
+
+
+def test_a_full_disk_gets_no_fuller_and_the_needed_space_is_said(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vacuum is what a user runs to free space."""
+    put = LocalStore.put
+
+    def fail(store: LocalStore, name: str, data: bytes) -> None:
+        if name.endswith("run.json"):
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise map_error(error, "write", name, store.uri) from error
+        put(store, name, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "put", fail)
+        with pytest.raises(StorageError, match="No space left") as caught:
+            disk.vacuum()
+    assert "Free 64.2 KiB on the disk" in str(caught.value.hint)
+    assert (disk.path / disk.gone).exists()
+    assert [*(disk.path / "_deltactl/vacuum").iterdir()] == []
     assert disk.vacuum().files_removed == 1
 
 
