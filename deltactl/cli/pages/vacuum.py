@@ -181,7 +181,7 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
     notes = []
     if report.restored:
         notes = [
-            "The latest version does not need them: a later vacuum removes them again. To keep "
+            "A later vacuum removes again those that the latest version does not need. To keep "
             "them, restore a version that needs them"
         ]
     yield Section((Tone.GOOD(f"{verb} {files}"), title), notes=notes)

@@ -59,8 +59,8 @@ WITHOUT_UNDO: Final = (
     "describe-history TABLE --restorable` shows which versions have all their files."
 )
 REMOVED_AGAIN: Final = (
-    "the latest version does not need the restored files: a later vacuum removes them "
-    "again. To keep them, restore a version that needs them"
+    "a later vacuum removes again those of the restored files that the latest version does not "
+    "need. To keep them, restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
 
