@@ -25,7 +25,7 @@ from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import STORAGE_TYPES
 from deltactl.protocol.stats import num_records
 from deltactl.protocol.stats_decoding import parse_stats
-from deltactl.units import format_count
+from deltactl.units import HOUR_MS, format_count, format_timestamp
 
 TWO_TEXTS = "listed under two path texts in the log"
 """A reason why a file is not rewritten: see ``multiple_texts_mask``."""
@@ -155,6 +155,14 @@ def find_candidates(
         times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
         hot = candidates.groups.newest(times) > now_ms - options.skip_hot_ms
         candidates.leave(hot[candidates.groups.ids], "in a recently written partition")
+        future = times[times > now_ms + HOUR_MS]
+        if len(future) and names is None:
+            until_ms = int(future.max()) + options.skip_hot_ms
+            log.warn(
+                f"{option('skip_hot')} skips partitions, the last until "
+                f"{format_timestamp(until_ms)}: the log dates "
+                f"{format_count(len(future), 'file')} in the future"
+            )
     return candidates
 
 

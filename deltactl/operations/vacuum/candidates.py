@@ -78,8 +78,9 @@ class Filters:
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
-    ``runs_since_ms``. ``restored``: names that undone runs brought back. ``sorting`` receives the
-    files that are kept, if they have positions.
+    ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
+    files that were modified at or after the cutoff. ``sorting`` receives the files that are kept,
+    if they have positions.
     """
 
     store: Store
@@ -91,6 +92,7 @@ class Filters:
     runs: Sequence[str] = ()
     runs_since_ms: int | None = None
     restored: Sequence[pa.ChunkedArray] = ()
+    young_ms: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.int64()))
     foreign: frozenset[str] = frozenset()
     linked: frozenset[str] = frozenset()
     kept: Counter[str] = field(default_factory=Counter)
@@ -115,7 +117,9 @@ class Filters:
             exists = pc.is_in(files["path"], value_set=facts["path"])
             self.absent = files["path"].filter(pc.invert(exists))
             files = facts.append_column("is_named", files["is_named"].filter(exists))
-        files = self._drop(files, pc.greater_equal(files["modified_ms"], self.cutoff_ms), YOUNG)
+        is_young = pc.greater_equal(files["modified_ms"], self.cutoff_ms)
+        self.young_ms = files["modified_ms"].filter(is_young)
+        files = self._drop(files, is_young, YOUNG)
         if self.runs_since_ms is not None:
             new = pc.greater_equal(files["modified_ms"], self.runs_since_ms)
             files = self._drop(files, new, LEASED)

@@ -65,7 +65,7 @@ from deltactl.operations.vacuum.spellings import (
 from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
-from deltactl.units import HOUR_MS
+from deltactl.units import HOUR_MS, format_count, format_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +411,7 @@ class Planner:
         return CONVERTED if self.converted else None
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
+        self._warn_of_future(filters.young_ms)
         files, left_over = limit_files(found, self.options.max_files)
         orphans, orphan_folders = describe_orphans(found)
         chosen = self.options
@@ -443,6 +444,16 @@ class Planner:
             current_at_cutoff=log.current,
             clones=self.clones,
         )
+
+    def _warn_of_future(self, times: pa.ChunkedArray) -> None:
+        """Warn of files that wait longer than the retention, because of a wrong clock."""
+        future = times.filter(pc.greater(times, self.context.clock.now_ms() + HOUR_MS))
+        if len(future):
+            until_ms = pc.max(future).as_py() + self.retention.retain_ms
+            self.context.warn(
+                f"{format_count(len(future), 'unneeded file is', 'unneeded files are')} kept, the "
+                f"last until {format_timestamp(until_ms)}: the storage dates them in the future"
+            )
 
     def _has_late_tombstones(self, scan: CommitScan, current: int) -> bool:
         """Return whether a tombstone of an old commit is younger than the cutoff."""

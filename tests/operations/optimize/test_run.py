@@ -32,7 +32,7 @@ from deltactl.protocol.paths import partition_directory
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from deltactl.units import GIB, MIB, TIB
+from deltactl.units import GIB, MIB, TIB, format_timestamp
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -479,6 +479,23 @@ def test_hot_partitions_are_left() -> None:
     assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"1"}
     assert report.plan.left_alone == {"in a recently written partition": 3}
     assert len(planned(builder)) == 6
+
+
+def test_a_partition_that_is_hot_because_of_a_wrong_clock_is_said() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")])
+    now, said = START_MS + 10**9, list[str]()
+    builder.commit(*(builder.write_file([{"id": i}], modified_ms=now + 10**8) for i in range(2)))
+    options = OptimizeOptions(skip_hot_ms=3_600_000)
+    clock = FixedClock(now)
+    report = run_on(
+        builder.store, optimize_table, options, clock=clock, dry_run=True, warn=said.append,
+        engine=LocalEngine(workers=1),
+    )  # fmt: skip
+    assert report.plan.is_empty
+    until = format_timestamp(now + 10**8 + 3_600_000)
+    assert said == [
+        f"skip_hot skips partitions, the last until {until}: the log dates 2 files in the future"
+    ]
 
 
 def test_files_that_are_clustered_are_left() -> None:

@@ -168,6 +168,17 @@ def test_files_that_were_removed_in_the_future_are_counted() -> None:
     assert scene.said[0].startswith(f"2 removed files are kept, the last until {until}")
 
 
+@pytest.mark.parametrize("mode", ["lite", "full"])
+def test_files_that_were_modified_in_the_future_are_counted(mode: str) -> None:
+    scene = Scene()
+    late, gone, _ = scene.append(50, "a", "a", "b")
+    scene.remove(40, late, gone)
+    scene.store.set_modified(late, NOW + 2 * DAY)
+    assert set(scene.plan(mode=mode)) == {gone}
+    until = format_timestamp(NOW + 9 * DAY)[:16]
+    assert scene.said[0].startswith(f"1 unneeded file is kept, the last until {until}")
+
+
 @pytest.mark.parametrize("name", ["a b", "a%2Fb", "é", "x+y", "100%25", "p=a%253Ab"])
 def test_names_are_compared_decoded(name: str) -> None:
     """E11, and names that look like escapes: decoded once, then byte by byte."""
