@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import SafetyError, UsageError, Warn
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.alter.steps import (
@@ -48,7 +48,7 @@ from deltactl.protocol.property_rules import (
 )
 from deltactl.protocol.stats import num_records
 from deltactl.suggest import with_suggestion
-from deltactl.units import DAY_MS
+from deltactl.units import DAY_MS, format_duration
 
 _CDF_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _CONSTRAINT: Final = "delta.constraints."
@@ -61,7 +61,7 @@ _STATS: Final = "delta.dataSkippingStatsColumns"
 _VECTORS: Final = "delta.enableDeletionVectors"
 
 
-def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterPlan:
+def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str, warn: Warn) -> AlterPlan:
     """Compare the table with the wanted state. ``new_id`` makes names of hidden columns unique.
 
     Raises:
@@ -79,6 +79,8 @@ def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str) -> AlterP
     _ensure_possible(metadata, set(changed))
     steps: list[Step] = []
     old, new = TableProperties(before.configuration), TableProperties(configuration)
+    if not {_FILES, _LOG}.isdisjoint(changed):
+        _warn_of_short_log(new, warn)
     needs_row_ids = new.row_tracking_enabled and not old.row_tracking_enabled
     if needs_row_ids:
         metadata = _name_row_id_columns(metadata, new_id)
@@ -235,6 +237,17 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
             names = [f.name for f in after.data_schema.fields]
             message = f"{_STATS}: there is no data column {text!r}"
             raise UsageError(with_suggestion(message, text, names))
+
+
+def _warn_of_short_log(properties: TableProperties, warn: Warn) -> None:
+    files_ms = properties.duration_ms(_FILES, DEFAULT_RETENTION_MS)
+    log_ms = properties.duration_ms(_LOG, DEFAULT_LOG_RETENTION_MS)
+    if log_ms < files_ms:
+        warn(
+            f"{_LOG} ({format_duration(log_ms)}) is shorter than {_FILES} "
+            f"({format_duration(files_ms)}): a log cleanup removes versions whose files are still "
+            "kept"
+        )
 
 
 def _find_risks(before: Metadata, after: Metadata, added: Sequence[str]) -> Iterator[str]:

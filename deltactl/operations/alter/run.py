@@ -126,7 +126,7 @@ def _make_plan(
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:
         return snapshot, plan_drop(log, snapshot, options, context)
-    return snapshot, plan_alter(snapshot, options, context.clock.new_id())
+    return snapshot, plan_alter(snapshot, options, context.clock.new_id(), context.warn)
 
 
 class _Run:

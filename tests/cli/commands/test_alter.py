@@ -42,6 +42,18 @@ def test_the_plan_and_the_change_as_text(cli: RunCli) -> None:
     assert cli(*change).out == "Nothing to alter: the table already has the requested state\n"
 
 
+def test_a_log_that_is_kept_shorter_than_the_files_is_said(cli: RunCli) -> None:
+    assert cli("alter", "events", "--set", "delta.deletedFileRetentionDuration=30d").err == ""
+    ran = cli("alter", "events", "--set", "delta.deletedFileRetentionDuration=60d")
+    assert (ran.code, ran.err) == (
+        0,
+        "warning: delta.logRetentionDuration (30d) is shorter than "
+        "delta.deletedFileRetentionDuration (60d): a log cleanup removes versions whose files are "
+        "still kept\n",
+    )
+    assert cli("alter", "events", "--set", "delta.logRetentionDuration=60d").err == ""
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
