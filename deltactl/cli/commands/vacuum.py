@@ -12,7 +12,15 @@ from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
 from deltactl.cli.options.declared import is_typed
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError, FileMissingError, StorageError, UsageError
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    FileMissingError,
+    PartialSuccessError,
+    StorageError,
+    UsageError,
+    explain_rest,
+)
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
@@ -199,9 +207,13 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
         )
     if failed is None:
         return None
-    removed = format_count(report.files_removed, "file was", "files were")
-    hint = f"Fix the cause, then rerun. {removed} removed."
-    return StorageError(failed, hint=hint)
+    removed = f"{format_count(report.files_removed, 'file was', 'files were')} removed."
+    hint = f"Fix the cause, then rerun. {removed}"
+    if report.stopped is None or len(report.failures) > 1:
+        return StorageError(failed, hint=hint)
+    if isinstance(report.stopped, ConflictError):
+        return PartialSuccessError(failed, hint=f"Rerun the command. {removed}")
+    return explain_rest(report.stopped, failed, hint=hint)
 
 
 def _describe_failures(report: VacuumReport) -> str | None:

@@ -146,7 +146,7 @@ class VacuumRun:
             if not self._totals.removed:
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped.message))
-        return self._report(interrupted=self._context.is_cancelled)
+        return self._report(stopped, interrupted=self._context.is_cancelled)
 
     def _commit(
         self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
@@ -341,7 +341,7 @@ class VacuumRun:
         if is_clean and plan.vacuumed_version != plan.vacuumed_before:
             write_last_vacuum_info(self._store, plan.vacuumed_version)
 
-    def _report(self, *, interrupted: bool) -> VacuumReport:
+    def _report(self, stopped: DeltactlError | None, *, interrupted: bool) -> VacuumReport:
         totals = self._totals
         planned = set(self._plan.files["path"].to_pylist())
         return VacuumReport(
@@ -357,6 +357,7 @@ class VacuumRun:
             changed=tuple(totals.changed),
             vanished=totals.vanished,
             failures=tuple(totals.failures),
+            stopped=stopped,
             quarantined_until_ms=self._record.quarantined_until_ms,
             clock_skew_ms=self._skew_ms,
             interrupted=interrupted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltactl.errors import DeltactlError
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -28,7 +29,8 @@ class VacuumReport(ShortRepr):
     ``came_back``: files that another writer added again during the run; kept or moved back.
     ``lost``: such files that were already removed and could not be moved back. ``skipped``: the
     removable files, if they were below the threshold of the run. ``changed``: files that were
-    modified after planning; ``vanished``: files that did not exist any more.
+    modified after planning; ``vanished``: files that did not exist any more. ``stopped``: the error
+    that ended the run early; ``failures`` have it too, without a path.
     """
 
     _SHOWN = ("plan.files.num_rows", "plan.size_bytes")
@@ -46,6 +48,7 @@ class VacuumReport(ShortRepr):
     changed: tuple[str, ...] = ()
     vanished: int = 0
     failures: tuple[FileFailure, ...] = ()
+    stopped: DeltactlError | None = None
     quarantined_until_ms: int | None = None
     clock_skew_ms: int | None = None
     interrupted: bool = False

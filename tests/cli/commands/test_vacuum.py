@@ -17,6 +17,7 @@ from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
 from deltactl.operations.clone_notes import CloneNote, write_note
+from deltactl.operations.vacuum import removal
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -179,6 +180,18 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
         "host": "",
     }
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
+
+
+def test_a_vacuum_that_a_new_clone_stops_halfway_is_a_part(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = iter([(), (CloneNote("file:///new", 1, OLD_MS),)])  # before the removal and after it
+    monkeypatch.setattr(removal, "read_notes", lambda _: next(notes))
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert (ran.code, envelope["error"]["code"]) == (5, "PARTIAL")
+    assert "a shallow clone of this table was created" in envelope["error"]["message"]
+    assert envelope["result"]["files_removed"] > 0
 
 
 def test_the_plan_names_the_clones_whose_files_stay(
