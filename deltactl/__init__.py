@@ -110,10 +110,10 @@ if TYPE_CHECKING:
     from deltactl.operations.storage.options import StorageOptions as StorageOptions
     from deltactl.operations.storage.report import StorageReport as StorageReport
     from deltactl.operations.thresholds import Need as Need
-    from deltactl.operations.vacuum.journal import UndoReport as UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions as VacuumOptions
     from deltactl.operations.vacuum.purge import PurgeReport as PurgeReport
     from deltactl.operations.vacuum.report import VacuumReport as VacuumReport
+    from deltactl.operations.vacuum.undo import UndoReport as UndoReport
     from deltactl.protocol.schema import PrimitiveType as PrimitiveType
     from deltactl.storage.log_store import DynamoDbLogStore as DynamoDbLogStore
     from deltactl.storage.store import Store as Store

@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from deltactl.operations.run_context import RunContext
     from deltactl.operations.storage.options import StorageOptions
     from deltactl.operations.storage.report import StorageReport
-    from deltactl.operations.vacuum.journal import UndoReport
     from deltactl.operations.vacuum.options import VacuumOptions
     from deltactl.operations.vacuum.purge import PurgeReport
     from deltactl.operations.vacuum.report import VacuumReport
+    from deltactl.operations.vacuum.undo import UndoReport
     from deltactl.storage.log_store import DynamoDbLogStore
 
 
@@ -407,7 +407,7 @@ class Table:
         Raises:
             DeltactlError: there is no such vacuum, or the store failed.
         """
-        from deltactl.operations.vacuum.journal import undo_vacuum
+        from deltactl.operations.vacuum.undo import undo_vacuum
 
         ensure_type("run_id", run_id, str)
         return undo_vacuum(self._log_for(dry_run).store, run_id, dry_run=dry_run)

@@ -22,7 +22,7 @@ from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
 from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
-from deltactl.operations.vacuum.journal import find_past_vacuums
+from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA

@@ -22,11 +22,11 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         DeltactlError: there is no such run, or files cannot be restored.
     """
     from deltactl.cli.pages.vacuum import describe_undo
-    from deltactl.operations.vacuum.journal import (
+    from deltactl.operations.vacuum.journal import quarantine_name
+    from deltactl.operations.vacuum.undo import (
         NAME_IN_USE,
         REMOVED_AGAIN,
         WITHOUT_UNDO,
-        quarantine_name,
         undo_vacuum,
     )
 

@@ -22,9 +22,9 @@ from deltactl.units import format_count, format_duration, format_size, format_ti
 if TYPE_CHECKING:
     from deltactl.operations.clone_notes import CloneNote
     from deltactl.operations.vacuum.horizon import Horizon
-    from deltactl.operations.vacuum.journal import UndoReport
     from deltactl.operations.vacuum.purge import PurgeReport
     from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
+    from deltactl.operations.vacuum.undo import UndoReport
 
 _SHOWN_COSTS = 8
 

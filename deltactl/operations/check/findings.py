@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltactl.codes import SEVERITIES, Code, load_findings
 from deltactl.errors import ignore_warning
 from deltactl.operations.missing_files import Missing, find_away_refusal
-from deltactl.operations.vacuum.journal import find_past_vacuums
+from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 

@@ -30,7 +30,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.journal import describe_vacuums, find_past_vacuums, list_undos
+from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums, list_undos
 from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer

@@ -33,7 +33,7 @@ from deltactl.operations.restore.vacuums import (
 )
 from deltactl.operations.restored_state import RestoreCommit, restored_state
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.journal import (
+from deltactl.operations.vacuum.past_vacuums import (
     PastVacuum,
     describe_vacuums,
     find_past_vacuums,

@@ -35,7 +35,6 @@ from deltactl.operations.vacuum.candidates import (
     parent_directories,
 )
 from deltactl.operations.vacuum.horizon import find_horizon
-from deltactl.operations.vacuum.journal import read_undone
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -62,6 +61,7 @@ from deltactl.operations.vacuum.spellings import (
     find_roles,
     without_few,
 )
+from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store

@@ -285,7 +285,7 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     for expected in (None, 1):  # not lost, so not to be omitted either
         with pytest.raises(SafetyError, match="can perhaps be restored: .*--undo"):
             table.restore(version=1, ignore_missing=True, expect_files=expected)
-    from deltactl.operations.vacuum.journal import undo_vacuum
+    from deltactl.operations.vacuum.undo import undo_vacuum
 
     undo_vacuum(builder.store, "last")
     assert table.restore(version=1).version_after == 6

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from deltactl.errors import DeltactlError
-from deltactl.operations.vacuum.journal import list_runs, undo_vacuum
+from deltactl.operations.vacuum.journal import list_runs
+from deltactl.operations.vacuum.undo import undo_vacuum
 from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, fault_points
 from tests.support.vacuum_scenes import NOW, Scene

@@ -18,16 +18,11 @@ from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
-from deltactl.operations.vacuum.journal import (
-    RunRecord,
-    find_past_vacuums,
-    list_runs,
-    quarantine_name,
-    undo_vacuum,
-    write_record,
-)
+from deltactl.operations.vacuum.journal import RunRecord, list_runs, quarantine_name, write_record
+from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.errors import NO_VERSION
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore

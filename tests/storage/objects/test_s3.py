@@ -15,8 +15,8 @@ from deltactl.cli.app import run
 from deltactl.clock import SystemClock
 from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.vacuum.journal import undo_vacuum
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects import s3 as s3_service
 from deltactl.storage.objects.store import ObjectStore

@@ -1,0 +1,66 @@
+"""Find the earlier vacuums that removed missing files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, Warn
+from deltactl.operations.vacuum.journal import list_runs, read_run
+from deltactl.operations.vacuum.undo import undo_vacuum
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class PastVacuum:
+    """A vacuum that removed missing files; its undo restores the ``restorable`` of them."""
+
+    run_id: str
+    started_ms: int
+    num_files: int
+    restorable: pa.Array
+
+
+def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
+    """Return the recorded vacuums that removed missing files, newest first; change nothing."""
+    wanted, found = pa.array(missing, pa.string()), []
+    try:
+        for record in reversed(list_runs(store)):
+            if record.files_removed == 0:
+                continue  # what it planned, another run removed before
+            _, files = read_run(store, record.run_id)
+            names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
+            if not len(names):
+                continue
+            undo = undo_vacuum(store, record.run_id, dry_run=True)
+            restored = pa.array(undo.restored, pa.string())
+            back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
+            found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
+    except DeltactlError as error:
+        warn(f"it is not known which vacuum removed the files: {error.message}")
+    return tuple(found)
+
+
+def describe_vacuums(past: Iterable[PastVacuum]) -> str:
+    """Return the end of a message about missing files: the vacuums that removed them."""
+    texts = (
+        f"; vacuum {it.run_id} of {format_timestamp(it.started_ms)} removed {it.num_files:,}"
+        for it in past
+    )
+    return "".join(texts)
+
+
+def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:
+    """Return the remedy for missing files that undos of vacuums restore, if there are any."""
+    command = f"deltactl vacuum {shlex.quote(store.uri)} --undo"
+    undos = [
+        f"`{command} {it.run_id}`, which restores {len(it.restorable):,}"
+        for it in past
+        if len(it.restorable)
+    ]
+    return [f"run {' and '.join(undos)}"] if undos else []

@@ -1,0 +1,164 @@
+"""Undo a vacuum: restore the files that it removed.
+
+    _deltactl/leases/undone.<run>.parquet  the paths of an undone run, dated by the undo
+
+The files of an undone run are kept for the retention again: their tombstones are past it already,
+and a file from an older version in the object store has the time that it had. Vacuums list the
+leases anyway, so tables without an undone run need no further request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltactl.errors import DeltactlError, ObjectNotFoundError, SafetyError, StorageError
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
+from deltactl.operations.leases import LEASES_DIR
+from deltactl.operations.short_repr import ShortRepr
+from deltactl.operations.vacuum.journal import (
+    RunRecord,
+    list_quarantine,
+    list_runs,
+    quarantine_name,
+    read_run,
+    remove_directories,
+    write_files,
+    write_record,
+)
+from deltactl.storage.errors import NO_VERSION, no_versions_error
+from deltactl.storage.store import FileInfo, Store
+
+_UNDONE: Final = f"{LEASES_DIR}/undone."
+_BATCH: Final = 1000
+
+WITHOUT_UNDO: Final = (
+    "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
+    "describe-history TABLE --restorable` shows which versions have all their files."
+)
+REMOVED_AGAIN: Final = (
+    "a later vacuum removes again those of the restored files that the latest version does not "
+    "need. To keep them, restore a version that needs them"
+)
+NAME_IN_USE: Final = "another file has its name now"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UndoReport(ShortRepr):
+    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others.
+
+    ``num_in_place`` files of the run were at their place before.
+    """
+
+    run_id: str
+    dry_run: bool
+    restored: tuple[str, ...]
+    impossible: dict[str, str] = field(default_factory=dict)
+    num_in_place: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        return {
+            "run_id": self.run_id,
+            "files_restored": len(self.restored),
+            "restored": list(self.restored),
+            "files_in_place": self.num_in_place,
+            "impossible": [{"path": p, "reason": r} for p, r in self.impossible.items()],
+        }
+
+
+def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
+    """Restore the files that a run removed; ``last`` is the newest run that removed any.
+
+    Files come from the quarantine, or from object versions kept by the store. An existing file is
+    never replaced. The log is not changed. Later vacuums keep the files for the retention again.
+
+    Raises:
+        DeltactlError: there is no such run.
+        StorageError: the store cannot be listed.
+    """
+    run_id = _find_last(store) if run_id == "last" else run_id
+    record, files = read_run(store, run_id)
+    planned = files["path"].to_pylist()
+    stored = set(list_quarantine(store, run_id))
+    there = {info.name for info in store.stat_many(planned) if info is not None}
+    deleted = [name for name in planned if name not in stored | there]
+    lost = _undelete(store, deleted, dry_run=True)
+    impossible = {name: NAME_IN_USE for name in planned if name in stored & there}
+    impossible |= {name: _reason(record, error) for name, error in lost.items()}
+    num_in_place = len(there - stored)
+    moved = [name for name in planned if name in stored and name not in there]
+    kept = [name for name in deleted if name not in lost]
+    names = [*moved, *kept]
+    if dry_run:
+        return UndoReport(run_id, True, tuple(names), impossible, num_in_place)
+    if names:  # before the first of them is there for a vacuum
+        write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
+    if names and read_last_vacuum_info(store) is not None:
+        write_last_vacuum_info(store, None)  # a lite run would never consider them again
+    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
+    impossible |= {name: error.message for name, error in failed.items()}
+    remove_directories(store, run_id, moved)
+    if names:
+        write_record(store, replace(record, status="undone"))
+    restored = tuple(name for name in names if name not in failed)
+    return UndoReport(run_id, False, restored, impossible, num_in_place)
+
+
+def _find_last(store: Store) -> str:
+    runs = [run for run in list_runs(store) if run.files_removed != 0]
+    if not runs:
+        raise DeltactlError(
+            f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
+            hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
+        )
+    return runs[-1].run_id
+
+
+def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:
+    """Return the paths of the runs that were undone at or after the cutoff, among the leases.
+
+    Raises:
+        SafetyError: they cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    found = []
+    for info in leases:
+        if info.name.startswith(_UNDONE) and info.modified_ms >= cutoff_ms:
+            try:
+                found.append(pq.read_table(pa.BufferReader(store.read(info.name)))["path"])
+            except (pa.ArrowException, OSError, KeyError, ObjectNotFoundError) as error:
+                raise SafetyError(
+                    f"{info.name!r} in {store.uri} cannot be read, so it is unknown which files "
+                    f"an undo of a vacuum brought back: {error}",
+                    hint="If these files may be removed again, delete this file, then rerun.",
+                ) from error
+    return found
+
+
+def _reason(record: RunRecord, error: StorageError) -> str:
+    if not isinstance(error, ObjectNotFoundError):
+        return error.message
+    if record.quarantined_until_ms is None:
+        return f"it was deleted, not quarantined, and {NO_VERSION}"
+    return f"it is not in the quarantine, and {NO_VERSION}"
+
+
+def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:
+    """Restore deleted files; return errors of files that cannot be restored, by name."""
+    if store.versions is None:
+        return {name: no_versions_error(name) for name in names}
+    return store.versions.undelete_many(names, dry_run=dry_run)
+
+
+def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, StorageError]:
+    failed: dict[str, StorageError] = {}
+    for start in range(0, len(names), _BATCH):
+        pairs = {quarantine_name(run_id, name): name for name in names[start : start + _BATCH]}
+        errors = store.move_many(list(pairs.items()))
+        failed |= {pairs[stored]: error for stored, error in errors.items()}
+    return failed
