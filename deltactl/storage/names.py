@@ -24,6 +24,8 @@ _ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME: Final = re.compile(
     r"((?:[A-Za-z][A-Za-z0-9+.\-]*::)*[A-Za-z][A-Za-z0-9+.\-]*)://|(file):/"
 )
+# Users, catalogs and engines spell the scheme of one place in different ways.
+_SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
 
 
 def is_absolute_name(name: str) -> bool:
@@ -41,6 +43,14 @@ def parse_scheme(name: str) -> str | None:
     """
     found = _SCHEME.match(name)
     return (found[1] or found[2]).lower() if found else None
+
+
+def common_address(uri: str) -> str:
+    """Return an address without slashes at its end, and with one scheme for all that mean it."""
+    scheme = parse_scheme(uri)
+    if scheme is None or "://" not in uri:
+        return uri.rstrip("/")
+    return f"{_SAME_SCHEMES.get(scheme, scheme)}://{uri.partition('://')[2].rstrip('/')}"
 
 
 def refuse_chain(address: str) -> None:

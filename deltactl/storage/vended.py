@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from deltactl.errors import DeltactlError
+from deltactl.storage.names import common_address
 from deltactl.storage.secrets import note_secrets
 
 VENDED: Final = "vended"
@@ -18,9 +18,6 @@ Current: TypeAlias = Callable[[], Mapping[str, str]]
 """Returns the credentials that are valid now, by the names of storage options."""
 
 _MARGIN_SECONDS: Final = 300.0  # new ones are fetched this long before the end (ADR 29)
-# The user and the catalog may spell the scheme of a place in different ways.
-_SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
-_ADDRESS: Final = re.compile(r"([A-Za-z0-9+.\-]+)://(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +150,9 @@ def _restore(
 
 
 def _longest(given: Sequence[Credentials], uri: str) -> Credentials | None:
-    place = _normal(uri)
+    place = common_address(uri)
     # With the slash, s3://b/t does not cover s3://b/t2.
-    fitting = [each for each in given if (place + "/").startswith(_normal(each.prefix) + "/")]
-    return max(fitting, key=lambda each: len(_normal(each.prefix)), default=None)
-
-
-def _normal(uri: str) -> str:
-    found = _ADDRESS.fullmatch(uri)
-    if found is None:
-        return uri.rstrip("/")
-    scheme = found[1].lower()
-    return f"{_SAME_SCHEMES.get(scheme, scheme)}://{found[2].rstrip('/')}"
+    fitting = [
+        each for each in given if (place + "/").startswith(common_address(each.prefix) + "/")
+    ]
+    return max(fitting, key=lambda each: len(common_address(each.prefix)), default=None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.parsing.argv import mask_address
 from deltactl.errors import DeltactlError, NotATableError, UsageError
-from deltactl.storage.names import is_table_name
+from deltactl.storage.names import common_address, is_table_name
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _expand(word: str, session: Session) -> dict[str, str]:
     if is_table_name(word):
         return find_named(word, session) if is_glob(word) else {word: word}
     found = find_tables(word, session.open_store) if is_glob(word) else [word]
-    return {session.open_store(address).uri: address for address in found}
+    return {common_address(session.open_store(address).uri): address for address in found}
 
 
 def find_named(pattern: str, session: Session) -> dict[str, str]:

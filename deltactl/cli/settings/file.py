@@ -21,6 +21,7 @@ the command's section, the top of the file. A section ``commit`` is for all comm
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -31,7 +32,9 @@ from typing import Any, Final
 
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
 from deltactl.commit_options import SECTION, CommitOptions
-from deltactl.errors import UsageError
+from deltactl.errors import StorageError, UsageError
+from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import common_address, is_local_uri
 from deltactl.suggest import with_suggestion
 
 FILE_NAME: Final = "deltactl.toml"
@@ -291,10 +294,23 @@ def _as_text(value: Any) -> str:
 
 
 def matches_table(patterns: list[str], table: str) -> bool:
-    """Return whether a pattern matches a table, as it was written or as an absolute address."""
-    plain = table.rstrip("/")
-    names = {plain}
-    if "://" not in plain:
-        names.add(str(Path(plain.removeprefix("file:")).expanduser().absolute()))
-    expanded = (str(Path(p).expanduser()) if p.startswith("~") else p for p in patterns)
-    return any(fnmatchcase(name, p.rstrip("/")) for p in expanded for name in names)
+    """Return whether a pattern matches a table, in any spelling of their addresses."""
+    names = _spellings(table)
+    globs = {glob for pattern in patterns for glob in _spellings(pattern)}
+    return any(fnmatchcase(name, glob) for name in names for glob in globs)
+
+
+def _spellings(address: str) -> set[str]:
+    """Return an address as it was written, and the addresses that it leads to.
+
+    A setting can keep files from a vacuum, so it applies to each spelling of a table.
+    """
+    written = address.rstrip("/") or "/"
+    if not is_local_uri(written):
+        return {written, common_address(written)}
+    try:
+        path = uri_to_path(written)
+    except StorageError:  # of another host
+        return {written}
+    absolute = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - as in ``open_store``
+    return {written, str(absolute), os.path.realpath(absolute)}

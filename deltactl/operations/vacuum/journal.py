@@ -154,12 +154,12 @@ def list_runs(store: Store) -> list[RunRecord]:
     """Return all runs with a journal, oldest first; skip unreadable ones."""
     names = {name for batch in store.walk(_RUNS) for name in batch if name.endswith("/run.json")}
     records = []
-    for name in sorted(names):
+    for name in names:
         try:
             records.append(_parse_record(store, name.split("/")[-2]))
         except DeltactlError:
             continue
-    return records
+    return sorted(records, key=lambda record: (record.started_ms, record.run_id))
 
 
 def quarantine_name(run_id: str, path: str) -> str:

@@ -224,7 +224,20 @@ def test_patterns_match_tables_in_any_spelling_of_their_address(
     assert matches_table(["some/*"], "some/table")
     assert matches_table(["s3://lake/*"], "s3://lake/a/b/")
     assert not matches_table(["/lake/*"], "s3://lake/a")
-    assert matches_table([str(tmp_path / "t")], f"file:{tmp_path}/t")
+    assert matches_table(["s3a://lake/*"], "S3://lake/a")
+    (tmp_path / "t x").mkdir()
+    (tmp_path / "link").symlink_to("t x")
+    (tmp_path / "here").symlink_to(tmp_path)
+    spellings = (
+        "t x", f"{tmp_path}/t x", f"{tmp_path}/t x/", f"{tmp_path}/../{tmp_path.name}/t x",
+        f"/{tmp_path}/t x", f"file:{tmp_path}/t%20x", f"file://{tmp_path}/t%20x", "link",
+        f"{tmp_path}/here/t x",
+    )  # fmt: skip
+    for pattern in (*spellings, f"{tmp_path}/t*", f"{tmp_path}/here/t*"):
+        for table in spellings:
+            assert matches_table([pattern], table), (pattern, table)
+        assert not matches_table([pattern], "other")
+        assert not matches_table([pattern], "file://host/t x")
 
 
 def test_a_token_is_not_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
