@@ -2,7 +2,9 @@
 
 If a file has no action in the range of versions, it was live in all or in none of them. For every
 other (path, deletion vector), the commits show the versions: a file is live from an ``add`` to a
-``remove``. If its first action is a ``remove``, it was live before the range.
+``remove``. If its first action is a ``remove``, it was live before the range. But a ``remove`` of
+the file of a deletion vector only protects this file: DROP FEATURE writes it, and no ``add`` has
+its name.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
 from deltactl.numpy_types import Flags, Integers
+from deltactl.protocol.vacuum_names import vector_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Lifetimes:
         died[ends_key] = scan.last + 1
         # If the first action on a file is a remove, the file was live before the range.
         was_there = starts_key & ~is_add
+        paths = events["path"].take(pa.array(order[was_there]))
+        was_there[was_there] = ~vector_mask(paths).to_numpy()
         born = np.where(was_there, first, version)
         died = np.where(was_there, version, died)
         # The scan may begin before the range.

@@ -79,6 +79,16 @@ def test_vectors_are_needed_by_the_versions_that_name_them() -> None:
     assert found.count(found.mask(pa.array([path]))).tolist() == [0, 1, 1, 1]
 
 
+def test_the_tombstone_of_a_vector_is_no_file_of_earlier_versions() -> None:
+    builder = build()
+    (path,) = builder.append([{"id": 1, "p": "a"}])
+    name = "deletion_vector_8ae95578-9748-4be0-8035-39701ca74081.bin"
+    tombstone = {"path": name, "deletionTimestamp": 1, "dataChange": False}
+    builder.commit({"remove": tombstone})  # as DROP FEATURE of Delta on Spark
+    found = lifetimes_of(builder)
+    assert found.files["path"].to_pylist() == [path]
+
+
 def test_change_files_are_returned_with_their_version() -> None:
     builder = build()
     builder.append([{"id": 1, "p": "a"}])
