@@ -39,6 +39,12 @@ from deltactl.suggest import with_suggestion
 
 FILE_NAME: Final = "deltactl.toml"
 _VARIABLE: Final = "DELTACTL_CONFIG"
+_HINT_TO_CORRECT: Final = (
+    f"Correct or unset {_VARIABLE}, which names this file (/dev/null: use no file)."
+)
+_HINT_TO_OPEN: Final = (
+    f"Give this user access, or set {_VARIABLE} to another file (/dev/null: to none)."
+)
 _PROFILES: Final = "profiles"
 _CATALOG: Final = "catalog"
 _TABLES: Final = "tables"
@@ -135,7 +141,8 @@ class Settings:
                 hint="Change to another directory, then rerun.",
             ) from error
         paths = find_config_files(self._environ, here)
-        return [load_config_file(path, self._commands) for path in paths]
+        hint = _HINT_TO_CORRECT if self._environ.get(_VARIABLE) else _HINT_TO_OPEN
+        return [load_config_file(path, self._commands, hint=hint) for path in paths]
 
     def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
         """Return the sources for a command on a table; the first source with a value applies.
@@ -212,14 +219,15 @@ def _is_file(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read: {error.strerror}",
-            hint=f"Give this user access, or set {_VARIABLE} to another file (/dev/null: to none).",
-        ) from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", hint=_HINT_TO_OPEN) from error
 
 
-def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
+def load_config_file(
+    path: Path, commands: Collection[str], *, hint: str | None = None
+) -> ConfigSource:
     """Read a file and check its sections; ``commands`` are the names of some of them.
+
+    ``hint`` says what to do if it cannot be read.
 
     Raises:
         UsageError: it cannot be read or parsed, or a section is none.
@@ -229,7 +237,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
     catalogs, profiles = content.get(_CATALOG, {}), content.get(_PROFILES, {})

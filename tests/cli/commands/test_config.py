@@ -197,6 +197,18 @@ def test_the_named_file_is_the_only_one(folder: Path) -> None:
         load_config_file(Path("/a/b"), NAMES)
 
 
+@pytest.mark.parametrize(("name", "reason"), [("none", "No such file"), ("t", "Is a directory")])
+def test_the_variable_of_a_file_that_cannot_be_read_is_named(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    make_table(folder / "t", {})
+    monkeypatch.setenv("DELTACTL_CONFIG", name)
+    ran = cli("check", "t")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {name}: cannot be read: {reason}")
+    assert "\nhint: Correct or unset DELTACTL_CONFIG" in ran.err
+
+
 def test_a_directory_that_may_not_be_searched_is_named(
     cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
