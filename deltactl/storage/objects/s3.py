@@ -173,7 +173,7 @@ class S3Service(ObjectService):
         size = int(total) if total.isdigit() else len(data)
         if place.endswith(f"-{size - 1}"):
             self._note_etag(key, answer.get("ETag"))
-        return data, _entry(key, size, answer["LastModified"])
+        return data, _entry(key, size, self._time_in(answer))
 
     def _note_etag(self, key: str, etag: str | None) -> None:
         """Store the ETag of the content whose end (footer) was read: copies require this ETag."""
@@ -200,7 +200,7 @@ class S3Service(ObjectService):
             found = self._head(key)
         except FileNotFoundError:
             return None
-        return {**found, **_entry(key, found["ContentLength"], found["LastModified"])}
+        return {**found, **_entry(key, found["ContentLength"], self._time_in(found))}
 
     def _head(self, key: str) -> Mapping[str, Any]:
         """Return the headers of an object."""
@@ -329,7 +329,7 @@ class S3Service(ObjectService):
         if not deep:
             request["Delimiter"] = "/"
         while True:
-            answer = self.call("list_objects_v2", **request)
+            answer = self._page(request)
             yield [
                 *(
                     {"name": f"{bucket}/{found['Prefix']}".rstrip("/"), "type": "directory"}
@@ -350,6 +350,30 @@ class S3Service(ObjectService):
             if not answer.get("IsTruncated"):
                 return
             request["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def _page(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a page of a listing, which S3 also has for a missing directory."""
+        try:
+            answer: Mapping[str, Any] = self.call("list_objects_v2", **request)
+        except FileNotFoundError as error:
+            if error_code(error) == "404":  # there was no code, such as NoSuchBucket
+                raise self._no_endpoint() from error
+            raise
+        if answer.keys() <= {"ResponseMetadata"}:
+            raise self._no_endpoint()
+        return answer
+
+    def _time_in(self, answer: Mapping[str, Any]) -> datetime:
+        if "LastModified" not in answer:
+            raise self._no_endpoint()
+        found: datetime = answer["LastModified"]
+        return found
+
+    def _no_endpoint(self) -> StorageError:
+        return StorageError(
+            f"{self.find_endpoint()} did not answer like S3",
+            hint="Is it an S3 endpoint? Check AWS_ENDPOINT_URL or the storage option endpoint_url.",
+        )
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete with one request, and retry the keys that failed with a transient error."""

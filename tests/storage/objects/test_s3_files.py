@@ -3,12 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from botocore import UNSIGNED
 
+from deltactl.errors import StorageError
 from deltactl.storage.objects.connect import find_service
 from deltactl.storage.open import open_store
 from deltactl.storage.providers import S3
@@ -66,6 +69,31 @@ def test_settings_are_those_of_s3fs(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_anonymous_requests_are_not_signed() -> None:
     assert files(anon="true", key="k3y").s3.meta.config.signature_version is UNSIGNED
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b""), (200, b"<html>Welcome</html>")])
+def test_an_endpoint_that_is_not_s3_is_no_empty_bucket(status: int, body: bytes) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        options = {"endpoint_url": endpoint, "key": "k", "secret": "s", "region": "us-east-1"}
+        store = open_store("s3://b/t", options)
+        with pytest.raises(StorageError, match=f"{endpoint} did not answer like S3") as refused:
+            list(store.list_from("_delta_log"))
+        assert "AWS_ENDPOINT_URL" in str(refused.value.hint)
+        if status == 200:
+            with pytest.raises(StorageError, match="did not answer like S3"):
+                store.read("a")
+        server.shutdown()
 
 
 def test_configuration_of_fsspec_cannot_turn_on_caches(tmp_path: Path) -> None:
