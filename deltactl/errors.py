@@ -46,6 +46,7 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, TypeAlias
@@ -68,6 +69,16 @@ def join_reasons(reasons: Sequence[str], most: int = 3) -> str:
     different = list(dict.fromkeys(reasons))
     more = len(different) - most
     return "; ".join(different[:most] + ([f"and {more} more"] if more > 0 else []))
+
+
+_LIVE: Final = re.compile(r'["$`\\]')  # special inside of double quotes
+
+
+def quote_word(word: str) -> str:
+    """Return a word as a person would type it: in double quotes if it has single quotes."""
+    if "'" not in word or "!" in word:  # no backslash hides a "!" inside of double quotes
+        return shlex.quote(word)
+    return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
 
 
 def hint_at_versions(address: str) -> str:

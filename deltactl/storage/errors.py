@@ -25,7 +25,7 @@ from deltactl.storage.classify import classify
 from deltactl.storage.providers import Access
 from deltactl.storage.secrets import hide_secrets
 
-NO_VERSION: Final = "no older version of it was found; deltactl finds versions only on S3 and GCS"
+NO_VERSION: Final = "no older version was found; deltactl finds versions only on S3 and GCS"
 
 _MAX_REASON_CHARACTERS: Final = 500
 # Signatures in the address of a request, or keys in a connection string of an account.

@@ -189,7 +189,7 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
     if len(lost) > 1 and len(reasons := set(lost.values())) == 1:
         # Such as after a vacuum without a quarantine.
         yield Section(
-            (Tone.CAUTION(title), f": {format_count(len(lost), 'file')}, {reasons.pop()}")
+            (Tone.CAUTION(title), f": {format_count(len(lost), 'file')}: {reasons.pop()}")
         )
     else:
         yield from list_files(title, lost.items())

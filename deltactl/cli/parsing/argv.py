@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from deltactl.errors import quote_word
+
 PROGRAM: Final = "deltactl"
 PREDICATE: Final = "PREDICATE"
 _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
-_LIVE: Final = re.compile(r'["$`\\]')  # special inside of double quotes
 _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
 _PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
@@ -28,7 +29,7 @@ def typed_command(argv: Sequence[str]) -> str:
         if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
             words.append(_mask(word))
         else:
-            words.append(_quote(mask_address(word)))
+            words.append(quote_word(mask_address(word)))
         is_secret = word in _SECRET_FLAGS
     return " ".join(words)
 
@@ -40,18 +41,11 @@ def _redact(argv: Sequence[str]) -> list[str]:
     return [PREDICATE if before == "--erased" else word for before, word in pairs]
 
 
-def _quote(word: str) -> str:
-    """Return a word as a person would type it: in double quotes if it has single quotes."""
-    if "'" not in word or "!" in word:  # no backslash hides a "!" inside of double quotes
-        return shlex.quote(word)
-    return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
-
-
 def _program() -> str:
     """Return the name of the program, with its path if the shell would not find it."""
     typed = sys.argv[0]
     is_found = Path(typed).name != PROGRAM or shutil.which(PROGRAM) is not None
-    return PROGRAM if is_found else _quote(typed)
+    return PROGRAM if is_found else quote_word(typed)
 
 
 def real_command(argv: Sequence[str]) -> str:
@@ -63,7 +57,7 @@ def name_table(text: str, table: str | None) -> str:
     """Return a text in which commands in backticks have the table in place of ``TABLE``."""
     if table is None:
         return text
-    shown = f" {_quote(table)}"
+    shown = f" {quote_word(table)}"
     return _COMMAND.sub(lambda command: _PLACEHOLDER.sub(lambda _: shown, command[0]), text)
 
 

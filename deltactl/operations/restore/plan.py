@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, quote_word
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -242,9 +242,10 @@ def _warn_of_no_match(
     values = current.file_batches(["partition_values"])
     if not any(_select(batch, predicate).num_rows for batch in values):
         command = f"describe-history {shlex.quote(current.store.uri)} --blame"
+        versions = " or ".join(dict.fromkeys([str(current.version), str(target.version)]))
         context.warn(
-            f"no file of version {current.version} or {target.version} is in a partition with "
-            f"{predicate.sql}; `deltactl {command} {shlex.quote(predicate.sql)}` shows the nearest "
+            f"no file of version {versions} is in a partition with "
+            f"{predicate.sql}; `deltactl {command} {quote_word(predicate.sql)}` shows the nearest "
             "values"
         )
 

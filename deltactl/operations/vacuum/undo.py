@@ -144,8 +144,8 @@ def _reason(record: RunRecord, error: StorageError) -> str:
     if not isinstance(error, ObjectNotFoundError):
         return error.message
     if record.quarantined_until_ms is None:
-        return f"it was deleted, not quarantined, and {NO_VERSION}"
-    return f"it is not in the quarantine, and {NO_VERSION}"
+        return f"deleted, not quarantined, and {NO_VERSION}"
+    return f"not in the quarantine, and {NO_VERSION}"
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:

@@ -213,8 +213,11 @@ def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> Non
     assert undone.code == 1
     assert "cannot be restored" in undone.err
     assert "`deltactl describe-history events --restorable`" in undone.err
-    assert undone.out.count("it was deleted, not quarantined") == 1
-    assert "\nCannot be restored: 3 files, it was deleted" in undone.out
+    assert undone.out.count("deleted, not quarantined") == 1
+    assert (
+        "\nCannot be restored: 3 files: deleted, not quarantined, and no older version was"
+        in undone.out
+    )
     assert cli("vacuum", "events", "--undo", "nope").code == 2
 
 

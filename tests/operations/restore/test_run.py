@@ -435,6 +435,9 @@ def test_a_partition_that_did_not_exist_is_emptied() -> None:
     warnings: list[str] = []
     assert restore(builder.store, 1, warnings, where="p = 'c'").version_after is None
     assert "no file of version 4 or 1 is in a partition with p = 'c'" in warnings[0]
+    assert """ --blame "p = 'c'"` shows""" in warnings[0]
+    restore(builder.store, 4, warnings, where="p = 'c'")
+    assert warnings[-1].startswith("no file of version 4 is in a partition")
 
 
 def test_schema_and_properties_stay() -> None:

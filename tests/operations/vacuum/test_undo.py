@@ -165,7 +165,7 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert set(undone.restored) == gone - {"p=a/orphan.parquet", lost}
     assert undone.impossible == {
         "p=a/orphan.parquet": "another file has its name now",
-        lost: f"it is not in the quarantine, and {NO_VERSION}",
+        lost: f"not in the quarantine, and {NO_VERSION}",
     }
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
