@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -186,3 +187,9 @@ def test_space_is_checked_first(tmp_path: Path) -> None:
         ensure_space(str(tmp_path), 1 << 60)
     with pytest.raises(StorageError, match="cannot use"):
         ensure_space(str(tmp_path / "missing"), 1)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_spilled_rows_are_not_copied() -> None:
+    with Spill(SCHEMA, 1) as spill, pytest.raises(TypeError, match="cannot be copied or pickled"):
+        deepcopy(spill)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from typing import IO, Final, Self
+from typing import IO, Final, NoReturn, Self
 
 import pyarrow as pa
 
@@ -59,6 +59,10 @@ class Spill:
         """Close the file if the owner never calls ``close``, such as a version of a table."""
         if self._file is not None:
             self._file.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy for another process: it would not have the file."""
+        raise TypeError("rows in memory or in a temporary file cannot be copied or pickled")
 
     @property
     def folder(self) -> str:
