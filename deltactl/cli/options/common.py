@@ -15,7 +15,13 @@ import typer
 from deltactl.cli.output.output import LogFormat, OutputFormat
 from deltactl.cli.output.progress import SECONDS_BETWEEN_LINES, ProgressForm
 from deltactl.errors import UsageError
-from deltactl.option_fields import Pairs, execution_option, output_option, safety_option
+from deltactl.option_fields import (
+    Pairs,
+    ensure_declared,
+    execution_option,
+    output_option,
+    safety_option,
+)
 from deltactl.storage.network.pacing import Rate
 from deltactl.storage.secrets import is_secret
 from deltactl.units import DurationMs
@@ -122,8 +128,13 @@ class TimeLimit:
         None,
         "Stop the run after this time, and keep the finished work",
         default="no limit",
+        least=1,
         is_settable=True,
     )
+
+    def __post_init__(self) -> None:
+        """Refuse zero, which would stop each run at once."""
+        ensure_declared(self)
 
 
 def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -373,3 +373,13 @@ def test_the_policy_of_maintain_is_among_the_settings(
     assert shown["list-files"] == ("never", "file", "deltactl.toml: [maintain]")
     assert shown["cluster-columns"] == ("a", "environment", "DELTACTL_CLUSTER_COLUMNS")
     assert shown["skip-hot"] == ("30min", "default", "")
+
+
+def test_a_time_limit_of_zero_is_refused(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(folder / "t", {})
+    assert cli("check", "t", "--timeout", "0s").err.startswith("error: --timeout must be more than")
+    monkeypatch.setenv("DELTACTL_TIMEOUT", "0s")
+    ran = cli("check", "t")
+    assert (ran.code, ran.err) == (2, "error: DELTACTL_TIMEOUT must be more than zero\n")
