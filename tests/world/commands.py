@@ -45,7 +45,7 @@ def _optimize(world: World, chance: Chance) -> None:
 
 def _vacuum(world: World, chance: Chance) -> None:
     place = random_table(world, chance)
-    words = ["--yes", "--mode", chance.choice(("auto", "full", "full", "lite"))]
+    words = ["--mode", chance.choice(("auto", "full", "full", "lite"))]
     words += ["--max-orphan-fraction", "1"] if chance.random() < 0.9 else []
     words += chance.choice(([], [], ["--quarantine"]))
     kept = chance.choice((0, 0, 2, 3, 3))
@@ -62,6 +62,7 @@ def _vacuum(world: World, chance: Chance) -> None:
     stored = _quarantine(world, place)
     run = random_run(world, chance, place)
     run.is_attended = chance.random() < 0.6
+    words += [] if run.is_attended else ["--yes"]
     if not run.offset_ms and chance.random() < 0.3:
         words += ["--force-retention"]  # whose clock is right may say so
     run_command(world, chance, "vacuum", place, words, run)

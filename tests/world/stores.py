@@ -198,7 +198,7 @@ class Ran(NamedTuple):
 
 
 class _Terminal(io.StringIO):
-    """Somebody watches the run; its questions are answered by ``--yes``."""
+    """Somebody watches the run, and answers yes to its questions."""
 
     def isatty(self) -> bool:
         return True
@@ -213,7 +213,7 @@ def run_deltactl(world: World, words: list[str], run: Run) -> Ran:
             stack.enter_context(redirect_stdout(said))
             stack.enter_context(redirect_stderr(said))
             if run.is_attended:
-                stack.enter_context(patch.object(sys, "stdin", _Terminal()))
+                stack.enter_context(patch.object(sys, "stdin", _Terminal("y\n" * 9)))
             code = app.run([*words, "-o", "json"])
     finally:
         world.stamp()

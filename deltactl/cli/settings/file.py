@@ -33,8 +33,6 @@ from typing import Any, Final
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
 from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.names import common_address, is_local_uri
 from deltactl.suggest import with_suggestion
 
 FILE_NAME: Final = "deltactl.toml"
@@ -313,6 +311,9 @@ def _spellings(address: str) -> set[str]:
 
     A setting can keep files from a vacuum, so it applies to each spelling of a table.
     """
+    from deltactl.storage.local.uris import uri_to_path  # only if there is a profile
+    from deltactl.storage.names import common_address, is_local_uri
+
     written = address.rstrip("/") or "/"
     if not is_local_uri(written):
         return {written, common_address(written)}

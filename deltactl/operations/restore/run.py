@@ -190,7 +190,7 @@ def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacu
     if not ended:
         return "; the log has no vacuum since then"
     shown = ", ".join(map(str, ended[:_SHOWN]))
-    return f"; vacuums since then: version {shown} (they left no record, so they cannot be undone)"
+    return f"; vacuums since then: version {shown} (no record of them has these files)"
 
 
 def _warn_of_vacuums(

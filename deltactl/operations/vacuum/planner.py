@@ -447,7 +447,10 @@ class Planner:
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:
         """Warn of files that wait longer than the retention, because of a wrong clock."""
-        future = times.filter(pc.greater(times, self.context.clock.now_ms() + HOUR_MS))
+        trusted_ms = self.retention.cutoff_ms + self.retention.retain_ms
+        future = times.filter(pc.greater(times, trusted_ms + HOUR_MS))
+        if len(future):  # the trusted time may be earlier than that of the clock
+            future = future.filter(pc.greater(future, self.context.clock.now_ms() + HOUR_MS))
         if len(future):
             until_ms = pc.max(future).as_py() + self.retention.retain_ms
             self.context.warn(

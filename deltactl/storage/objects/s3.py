@@ -372,7 +372,7 @@ class S3Service(ObjectService):
     def _no_endpoint(self) -> StorageError:
         return StorageError(
             f"{self.find_endpoint()} did not answer like S3",
-            hint="Is it an S3 endpoint? Check AWS_ENDPOINT_URL or the storage option endpoint_url.",
+            hint="Check AWS_ENDPOINT_URL or the storage option endpoint_url.",
         )
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
