@@ -122,7 +122,10 @@ def plan_restore(
         fields, now_ms = current.metadata.partition_fields, context.clock.now_ms()
         predicate = parse_predicate(options.where, fields, now_ms)
         _ensure_fits(current, target)
-    removed, added = _different_files(current, target, predicate)
+    all_removed, all_added = _different_files(current, target)
+    removed, added = _select(all_removed, predicate), _select(all_added, predicate)
+    if added.num_rows and all_removed.num_rows > removed.num_rows:
+        _warn_of_row_ids(current, target, context)
     is_same = not removed.num_rows and (
         predicate is not None or target is current or is_same_state(state, current)
     )
@@ -173,14 +176,21 @@ def plan_restore(
     )
 
 
-def _different_files(
-    current: Snapshot, target: Snapshot, predicate: PartitionPredicate | None
-) -> tuple[pa.Table, pa.Table]:
-    """Return the files to remove and to add, by (path, deletion vector)."""
+def _different_files(current: Snapshot, target: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """Return the files of the current version only, and of the target only."""
     if target is current:
         return ADD_SCHEMA.empty_table(), ADD_SCHEMA.empty_table()
-    removed, added = files_of_one_side(current, target, ADD_SCHEMA.names)
-    return _select(removed, predicate), _select(added, predicate)
+    return files_of_one_side(current, target, ADD_SCHEMA.names)
+
+
+def _warn_of_row_ids(current: Snapshot, target: Snapshot, context: RunContext) -> None:
+    """Warn of rows in later files of the other partitions, which keep the row ids they had."""
+    if current.properties.row_tracking_enabled:
+        context.warn(
+            f"if an update moved rows to other partitions after version {target.version}, these "
+            "rows and the restored ones have the same row ids. Restore the whole version if a "
+            "reader of the table identifies rows by their row ids"
+        )
 
 
 def _live_in_both(

@@ -519,6 +519,19 @@ def test_files_with_row_ids_of_another_time_are_refused() -> None:
         restore(builder.store, 1, where="p = 'a'")
 
 
+def test_row_ids_that_moved_rows_have_too_are_told() -> None:
+    builder = partitioned(
+        features=["rowTracking"], properties={"delta.enableRowTracking": "true"}
+    )
+    warnings: list[str] = []
+    restore(builder.store, 2, warnings, where="p = 'a'")  # it adds nothing
+    restore(builder.store, 3, warnings, where="p = 'a'")  # the other partitions are the same
+    assert warnings == []
+    restore(builder.store, 1, warnings, where="p = 'a'")
+    (warning,) = warnings
+    assert "moved rows to other partitions after version 1" in warning
+
+
 def test_a_lost_feature_is_refused() -> None:
     builder = partitioned(features=["deletionVectors"])
     builder.commit(builder.protocol_action(["domainMetadata"]))
