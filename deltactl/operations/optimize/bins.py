@@ -44,7 +44,7 @@ def pack_bins(
     rule: PackingRule,
     limit: ClusterLimit,
     *,
-    full: bool,
+    again: bool,
 ) -> tuple[list[Integers], ExistingLayout]:
     """Return the bins as row indices, by partition, and the layouts of partitions.
 
@@ -64,7 +64,7 @@ def pack_bins(
     merged = [members for members in packed if not is_placed[ids[members[0]]]]
     placed = candidates.mask & in_laid
     placed[rows_of([members for members in packed if is_placed[ids[members[0]]]])] = True
-    clusters = _form_clusters(candidates, placed, layouts.assigned, limit, full=full)
+    clusters = _form_clusters(candidates, placed, layouts.assigned, limit, again=again)
     bins = sorted([*merged, *clusters], key=lambda members: int(ids[members[0]]))
     return bins, replace(layouts, of_group=of_group)
 
@@ -75,18 +75,18 @@ def _form_clusters(
     assigned: AssignedFiles,
     limit: ClusterLimit,
     *,
-    full: bool,
+    again: bool,
 ) -> list[Integers]:
     """Return clusters as row indices: files of a partition, with its unfinished clusters.
 
     If a partition is divided, parts of one unfinished cluster are left as they are, unless
-    ``full``.
+    they are placed ``again``.
     """
     clusters: list[Integers] = []
     for part in _split_by_partition(candidates, placed, assigned.clusters):
         numbers = divide_clusters(candidates.sizes[part], limit.most_bytes)
         clusters += np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
-    if full:
+    if again:
         return clusters
     alone = [part for part in clusters if _is_of_one_cluster(candidates, assigned, part)]
     mask = np.zeros(len(placed), np.bool_)

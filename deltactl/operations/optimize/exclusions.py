@@ -68,7 +68,7 @@ def exclude_files(
             f"{option('full', True)})",
         )
         _leave_unless_small(candidates, options, layouts, rule, limit)
-    elif not options.full:
+    elif not options.places_again:
         _leave_placed(candidates, options, request, layouts.assigned, limit)
     return layouts, limit
 
@@ -105,7 +105,7 @@ def _leave_placed(
     limit: ClusterLimit,
 ) -> None:
     """Exclude files that have the requested layout already."""
-    if request.kind == "liquid":
+    if request.kind == "liquid" and not options.full:
         otherwise = is_clustered_otherwise(candidates.files, request)
         candidates.leave(
             otherwise, f"clustered by other columns (rewrite with {option('full', True)})"

@@ -280,6 +280,14 @@ class OptimizeOptions:
         """Return whether these options request a layout."""
         return self.cluster_by is not None or self.zorder_by is not None
 
+    @property
+    def places_again(self) -> bool:
+        """Return whether files that have the layout are placed again.
+
+        Without options of a layout, ``full`` selects files that have another one than the table.
+        """
+        return self.full and (self.places_rows or self.layout is not None)
+
     def _ensure_layout(self) -> None:
         if self.cluster_by is not None and self.zorder_by is not None:
             raise UsageError(

@@ -141,7 +141,7 @@ def plan_optimize(
     )
     leave_lacking_defaults(candidates, snapshot)
     separate_undecoded(candidates, snapshot, options)
-    bins, layouts = pack_bins(candidates, layouts, rule, limit, full=options.full)
+    bins, layouts = pack_bins(candidates, layouts, rule, limit, again=options.places_again)
     bins = limit_bytes(candidates, bins, options.max_bytes, limit, log.warn)
     groups = candidates.groups.ids[np.array([members[0] for members in bins], np.int64)]
     assigned = np.where(layouts.assigned.mask, candidates.sizes, 0)

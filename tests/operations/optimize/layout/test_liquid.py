@@ -80,7 +80,9 @@ def test_cubes_of_spark_count() -> None:
     adds = [builder.write_file(rows, tags=_CUBE, clusteringProvider="liquid") for _ in range(2)]
     builder.commit(*adds)
     assert run(builder.store, dry_run=True).plan.is_empty
-    full = run(builder.store, full=True)
+    assert run(builder.store, dry_run=True, full=True).plan.is_empty
+    assert not run(builder.store, dry_run=True, full=True, layout="tile").plan.is_empty
+    full = run(builder.store, full=True, cluster_by="id,w")
     assert full.files_removed == 2
     info = actions_of(builder.store, full.version_after)["commitInfo"][0]
     assert info["operationParameters"]["isFull"] is True
@@ -110,6 +112,7 @@ def test_files_clustered_otherwise_wait_for_full(tags: dict[str, str], provider:
     assert plan.is_empty
     assert plan.left_alone["clustered by other columns (rewrite with full=True)"] == 1
     assert run(builder.store, full=True).files_removed == 2
+    assert run(builder.store, dry_run=True, full=True).plan.is_empty
 
 
 def test_tags_have_logical_names_of_mapped_and_nested_columns() -> None:
