@@ -22,7 +22,6 @@ from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.new_tables import choose_protocol, list_property_features, list_type_features
 from deltactl.protocol.property_rules import parse_properties
 from deltactl.protocol.schema import (
-    PrimitiveType,
     StructType,
     encode_schema,
     is_void,
@@ -106,8 +105,8 @@ def plan_convert(
         notes.append(
             f"{', '.join(both)}: also in the files, but readers take the values of the directories"
         )
-    if any(f.type == PrimitiveType("timestamp") for f in partitioning.fields):
-        notes.append("timestamps in directory names have no zone and are read as UTC")
+    if partitioning.assumes_utc:
+        notes.append("timestamps without a zone in directory names are read as UTC")
     return ConvertPlan(
         protocol,
         metadata,

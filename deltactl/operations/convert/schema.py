@@ -16,12 +16,13 @@ from datetime import date
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.operations.convert.options import PartitionColumn
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.partition_texts import find_inexact
+from deltactl.protocol.partition_texts import find_inexact, zone_mask
 from deltactl.protocol.partitions import format_partition_values, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import (
@@ -175,12 +176,13 @@ def _decimal_of(kind: PrimitiveType) -> tuple[int, int] | None:
 class Partitioning:
     """The partition columns in order, and the values of each directory with files.
 
-    ``guessed``: the columns whose type was guessed.
+    ``guessed``: the columns whose type was guessed. ``assumes_utc``: a timestamp has no zone.
     """
 
     fields: tuple[Field, ...]
     values: Mapping[str, PartitionValues]
     guessed: tuple[str, ...]
+    assumes_utc: bool = False
 
     def of(self, name: str) -> PartitionValues:
         """Return the values of a file."""
@@ -208,6 +210,7 @@ def plan_partitions(
         for directory, found in pairs.items()
     }
     fields: list[Field] = []
+    assumes_utc = False
     for column in columns:
         by_folder = {directory: found[column.name] for directory, found in values.items()}
         kind = column.type or _guess_type(by_folder, file_types.get(column.name.lower()))
@@ -216,11 +219,13 @@ def plan_partitions(
         problems += bad
         if not bad:
             texts = pa.array(list(by_folder.values()), pa.string())
+            if kind == PrimitiveType("timestamp"):
+                assumes_utc |= not pc.all(zone_mask(texts)).as_py()
             formed = format_partition_values(texts, arrow_type(kind), assume_utc=True).to_pylist()
             for directory, text in zip(by_folder, formed, strict=True):
                 values[directory][column.name] = text
     guessed = tuple(column.name for column in columns if column.type is None)
-    return Partitioning(tuple(fields), values, guessed), _of_each_file(names, problems)
+    return Partitioning(tuple(fields), values, guessed, assumes_utc), _of_each_file(names, problems)
 
 
 def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Problem]:

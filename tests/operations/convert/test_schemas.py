@@ -104,6 +104,16 @@ def test_times_in_folder_names_are_utc_and_said_so(tmp_path: Path) -> None:
     assert_all_read(tmp_path, [{"id": 1, "t": noon}])
 
 
+def test_times_with_a_zone_in_folder_names_need_no_warning(tmp_path: Path) -> None:
+    for zoned in ("2024-06-01 12%3A00%3A00Z", "2024-06-01T12%3A00%3A00+02:00"):
+        write(tmp_path, f"t={zoned}/1.parquet", {"id": [1]})
+    write(tmp_path, "t=__HIVE_DEFAULT_PARTITION__/1.parquet", {"id": [1]})
+    told: list[str] = []
+    options = ConvertOptions(partition_by=parse_partition_by("t timestamp"))
+    convert(str(tmp_path), options, warn=told.append)
+    assert not told
+
+
 def test_a_partition_column_in_the_files_too_keeps_its_place_and_type(tmp_path: Path) -> None:
     write(tmp_path, "p=01/1.parquet", {"p": pa.array([1], pa.int16()), "id": [5]})
     told: list[str] = []
