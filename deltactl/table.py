@@ -116,6 +116,9 @@ class Table:
         self._storage_options = dict(storage_options or {})
         self._commit = commit
         self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=warn)
+        self._given = partial(
+            type(self), store=store, log_store=log_store, commit=commit, warn=warn
+        )
         self._name = address if store is None and is_table_name(address) else None
         if self._name is None:
             self._log = self._open() if store is None else DeltaLog(store, warn)
@@ -150,6 +153,10 @@ class Table:
 
         log = self._log_for(dry_run, published_only=published_only)
         return log, RunContext.of(self._warn, engine, log.storage_options, cancel, on_progress)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the address and the storage options, which may be secret."""
+        return self._given, (self._name or self._log.uri, self._storage_options)
 
     def __repr__(self) -> str:
         """Return the address; the storage options may be secret."""

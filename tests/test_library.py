@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -269,6 +270,19 @@ def test_objects_have_a_short_text(table: Table) -> None:
     assert "is_up_to_date=False, plan.partitions=<1>, plan.stale=<0>," in repr(
         table.generate_manifest(dry_run=True)
     )
+
+
+def test_tables_and_reports_can_be_pickled(
+    tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = pickle.dumps(Table("t", {"key": "value"}))
+    monkeypatch.chdir("/")
+    copy = pickle.loads(relative)
+    assert copy.uri == table.uri
+    assert copy.snapshot().version == 2
+    for report in (copy.generate_manifest(dry_run=True), copy.detail(readers=True)):
+        assert pickle.loads(pickle.dumps(report)).to_dict() == report.to_dict()
 
 
 def test_every_report_has_a_short_text() -> None:

@@ -16,6 +16,7 @@ from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.readers import Verdict, judge_readers
 from deltactl.protocol.schema import StructType, render_type
+from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.catalog.base import TableAddress
@@ -42,6 +43,19 @@ class DetailReport(ShortRepr):
     layout: LayoutReport | None = None
     entry: TableAddress | None = None
     readers: tuple[Verdict, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope."""
+        times = {name: self.row[name] for name in ("createdAt", "lastModified")}
+        texts = {name: None if ms is None else format_timestamp(ms) for name, ms in times.items()}
+        row = {**self.row, **texts, "fileSizes": self.sizes.to_dict()}
+        if self.entry is not None:
+            row["catalog"] = self.entry.to_dict()
+        if self.layout is not None:
+            row["layout"] = self.layout.to_dict()
+        if self.readers is not None:
+            row["readers"] = [verdict.to_dict() for verdict in self.readers]
+        return row
 
 
 Survey: TypeAlias = "Callable[[Snapshot], LayoutReport]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import can_ask
 from deltactl.cli.options.common import TableArgument
@@ -13,13 +13,11 @@ from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.storage.options import StorageOptions
 from deltactl.option_fields import layout_option, selection_option
-from deltactl.units import TimestampMs, format_timestamp
+from deltactl.units import TimestampMs
 
 if TYPE_CHECKING:
     from deltactl.operations.detail import Survey
     from deltactl.operations.vacuum.options import Orphans
-
-_INSTANTS = ("createdAt", "lastModified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +87,7 @@ def command(
     report = load_detail(
         log, version, survey=_load_survey() if flags.layout else None, readers=flags.readers
     )
-    row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
-    if report.entry is not None:
-        row["catalog"] = report.entry.to_dict()
-    if report.layout is not None:
-        row["layout"] = report.layout.to_dict()
-    if report.readers is not None:
-        row["readers"] = [verdict.to_dict() for verdict in report.readers]
+    row = report.to_dict()
     session.present(
         lambda: describe_detail(report, now_ms),
         headline=summarise_detail(report),
@@ -129,8 +121,3 @@ def _load_survey() -> Survey:
     from deltactl.operations.optimize.layout.expect import survey_layout
 
     return survey_layout
-
-
-def _json_row(row: dict[str, Any]) -> dict[str, Any]:
-    times = {name: None if row[name] is None else format_timestamp(row[name]) for name in _INSTANTS}
-    return {**row, **times}

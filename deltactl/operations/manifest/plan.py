@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -79,6 +79,10 @@ class ManifestPlan:
     alike: Alike
     _lines: ManifestLines = field(repr=False)
     _indices: tuple[int, ...] = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has: not the contents, which only the run itself writes."""
+        return {**self.__dict__, "_lines": None}
 
     def count(self, state: str) -> int:
         """Return the number of manifests in a state."""
