@@ -187,7 +187,7 @@ def test_hints_have_the_address_of_the_table(table: Table) -> None:
     with pytest.raises(UsageError, match="no vacuum of .* has the id 'nope'") as unknown:
         table.undo_vacuum("nope")
     assert unknown.value.hint is not None
-    assert unknown.value.hint.endswith("or 'last' for the newest run.")
+    assert unknown.value.hint.endswith("removed files: there is nothing to undo.")
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -28,11 +28,12 @@ from deltactl.errors import (
 )
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
-from deltactl.units import format_size, format_timestamp
+from deltactl.units import format_count, format_size, format_timestamp
 
 _RUNS = f"{OWN_DIR}/vacuum"
 QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
+_SHOWN = 10
 
 _SPACE_FOR_COMMITS = 64 << 10  # also for the lease and what is written at the end
 _SPACE_FOR_ROW = 200  # a path takes about half of this, compressed
@@ -123,7 +124,11 @@ def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
     """
     import pyarrow.parquet as pq
 
-    record = _parse_record(store, run_id)
+    try:
+        record = _parse_record(store, run_id)
+    except UsageError as error:
+        error.hint = _list_ids(store)
+        raise
     try:
         files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
     except (pa.ArrowException, OSError, ObjectNotFoundError) as error:
@@ -144,10 +149,19 @@ def _parse_record(store: Store, run_id: str) -> RunRecord:
 
 
 def _no_run(store: Store, run_id: str) -> UsageError:
-    return UsageError(
-        f"no vacuum of {store.uri} has the id {run_id!r}",
-        hint=f"Give the name of a directory in {_RUNS}, or 'last' for the newest run.",
+    return UsageError(f"no vacuum of {store.uri} has the id {run_id!r}")
+
+
+def _list_ids(store: Store) -> str:
+    """Return the hint with the ids of the newest runs that removed files."""
+    runs = [run for run in reversed(list_runs(store)) if run.files_removed != 0]
+    shown = ", ".join(
+        f"{run.run_id} ({format_count(run.files, 'file')}, {run.status})" for run in runs[:_SHOWN]
     )
+    more = f" and {len(runs) - _SHOWN:,} older in {_RUNS}" if len(runs) > _SHOWN else ""
+    if not runs:
+        return f"No run in {_RUNS} removed files: there is nothing to undo."
+    return f"Give 'last' for the newest run, or one of these: {shown}{more}."
 
 
 def list_runs(store: Store) -> list[RunRecord]:

@@ -1,6 +1,7 @@
 """The journal, the quarantine, and the way back."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError, SafetyError, StorageError, ignore_warning
+from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.maintain.observe import observe_table
@@ -177,6 +178,19 @@ def test_runs_that_are_not_there(run: str) -> None:
     with pytest.raises(DeltactlError, match="vacuum") as caught:
         undo_vacuum(scene.store, run)
     assert caught.value.hint is not None
+
+
+def test_a_wrong_run_lists_the_newest_runs_that_removed_files() -> None:
+    scene, record = Scene(), RunRecord("", "", 0, "full", 0, 0, 0, 2, 9, "completed")
+    ids = [f"202401{day:02}T000000Z-0a" for day in range(1, 13)]
+    for number, run_id in enumerate(ids):
+        write_record(scene.store, replace(record, run_id=run_id, started_ms=number))
+    write_record(scene.store, replace(record, run_id="20250101T000000Z-0b", files_removed=0))
+    with pytest.raises(UsageError) as caught:
+        undo_vacuum(scene.store, "nope")
+    assert caught.value.hint is not None
+    assert re.findall(r"\S+-0.", caught.value.hint) == ids[:1:-1]
+    assert caught.value.hint.endswith("(2 files, completed) and 2 older in _deltactl/vacuum.")
 
 
 def at(now_ms: int, told: list[str] | None = None) -> RunContext:
