@@ -39,6 +39,8 @@ _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096  # a long run must not keep one for each file of a table
 _NO_CAUSE: Final = ("301", "400", "403")  # these statuses have several causes
+# A status instead of a code, such as NoSuchBucket or AccessDenied: the answer is perhaps of a proxy.
+_NOT_OF_S3: Final = frozenset({"403", "404", "407"})
 # For these codes, the other keys of a batch of deletes can have succeeded.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
@@ -355,8 +357,8 @@ class S3Service(ObjectService):
         """Return a page of a listing, which S3 also has for a missing directory."""
         try:
             answer: Mapping[str, Any] = self.call("list_objects_v2", **request)
-        except FileNotFoundError as error:
-            if error_code(error) == "404":  # there was no code, such as NoSuchBucket
+        except OSError as error:
+            if error_code(error) in _NOT_OF_S3:
                 raise self._no_endpoint() from error
             raise
         if answer.keys() <= {"ResponseMetadata"}:

@@ -71,7 +71,9 @@ def test_anonymous_requests_are_not_signed() -> None:
     assert files(anon="true", key="k3y").s3.meta.config.signature_version is UNSIGNED
 
 
-@pytest.mark.parametrize(("status", "body"), [(404, b""), (200, b"<html>Welcome</html>")])
+@pytest.mark.parametrize(("status", "body"), [
+    (404, b""), (200, b"<html>Welcome</html>"), (403, b"<html>Log in<br></html>"), (407, b""),
+])  # fmt: skip
 def test_an_endpoint_that_is_not_s3_is_no_empty_bucket(status: int, body: bytes) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
