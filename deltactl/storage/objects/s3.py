@@ -39,7 +39,7 @@ _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
 _NOTED_ETAGS: Final = 4096  # a long run must not keep one for each file of a table
 _NO_CAUSE: Final = ("301", "400", "403")  # these statuses have several causes
-# A status instead of a code, such as NoSuchBucket or AccessDenied: the answer is perhaps of a proxy.
+# A status instead of a code, such as NoSuchBucket: the answer may be of a proxy.
 _NOT_OF_S3: Final = frozenset({"403", "404", "407"})
 # For these codes, the other keys of a batch of deletes can have succeeded.
 _BUSY_CODES: Final = frozenset({
