@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Final
 
 import pyarrow as pa
@@ -16,9 +16,11 @@ from deltactl.engine.base import Done, Failed
 from deltactl.errors import (
     KEEPS_FILES,
     ConflictError,
+    DataFileError,
     DeltactlError,
     FilesGoneError,
     InterruptedRunError,
+    StorageError,
     explain_foreign,
     find_worst_error,
     name_commits,
@@ -44,6 +46,7 @@ from deltactl.operations.optimize.rewrite_commit import (
 )
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.tasks import RewriteResult
+from deltactl.operations.optimize.unreadable_inputs import unreadable_mask
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import ROW_TRACKING, has_feature
@@ -75,6 +78,7 @@ class OptimizeRun:
         self._dropped: list[BinFailure] = []
         self._left: list[BinFailure] = []
         self._lost: list[pa.Table] = []
+        self._readable: list[tuple[pa.Table, DeltactlError]] = []  # of failed bins
         self._unfinished: list[pa.Table] = []
         self._failure: DeltactlError | None = None
         self._conflict: ConflictError | None = None
@@ -114,12 +118,17 @@ class OptimizeRun:
 
     @property
     def lost_names(self) -> pa.ChunkedArray | None:
-        """Return the names of the files of dropped bins; ``None`` if none were dropped."""
-        return pa.concat_tables(self._lost)["path"] if self._lost else None
+        """Return the names of the files to plan again; ``None`` if there are none.
+
+        These are the files of dropped bins, and the readable files of failed bins.
+        """
+        lost = [*self._lost, *(files for files, _ in self._readable)]
+        return pa.concat_tables(lost)["path"] if lost else None
 
     def forget_lost(self) -> None:
-        """Count the dropped bins as planned again, or as without work."""
+        """Count the lost files as planned again, or as without work."""
         self._lost, self._left, self._conflict = [], [], None
+        self._readable = []
 
     def collect(self, outcomes: Outcomes, folders: Iterable[str]) -> None:
         """Commit the bins of a round that the engine finishes; ``folders`` contain their outputs.
@@ -177,7 +186,7 @@ class OptimizeRun:
         return replace(
             self._report,
             rewritten=self._rewritten,
-            failures=tuple(self._failures),
+            failures=(*self._failures, *starmap(self._describe, self._readable)),
             conflicts=tuple(self._left),
             dropped=tuple(self._dropped),
             rounds=self.rounds,
@@ -264,8 +273,16 @@ class OptimizeRun:
         self._discard([bin_])
 
     def fail(self, files: pa.Table, raised: Exception) -> None:
-        """Record the files of a bin that cannot be rewritten, with the reason."""
+        """Record the files of a bin that cannot be rewritten, with the reason.
+
+        If only some of them cannot be read, the others are planned again.
+        """
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
+        if isinstance(error, DataFileError | StorageError) and not self.is_whole:
+            unreadable = unreadable_mask(self._store, files)
+            if unreadable.any() and not unreadable.all():
+                self._readable.append((files.filter(pa.array(~unreadable)), error))
+                files = files.filter(pa.array(unreadable))
         self._failures.append(self._describe(files, error))
         self._fail_with(error)
 

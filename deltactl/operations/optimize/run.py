@@ -243,8 +243,8 @@ def execute_optimize(
 ) -> tuple[OptimizeReport, CommitBase]:
     """Rewrite the bins of a plan and commit them in batches, according to ``options``.
 
-    The files of dropped bins are planned again from the newest version. Return also the state of
-    the table after the commits.
+    The files of dropped bins are planned again from the newest version, as are the readable files
+    of failed bins. Return also the state of the table after the commits.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     spec = build_spec(snapshot, plan, options, run.run_id, context)
@@ -260,8 +260,8 @@ def execute_optimize(
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
             context.warn(
-                "other writers changed files of some bins. These bins were not rewritten, because "
-                f"a new plan for them failed: {error}"
+                "other writers changed files of some bins, or some files cannot be read. The other "
+                f"files of these bins were not rewritten, because a new plan failed: {error}"
             )
             break
         if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
