@@ -34,7 +34,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
     )
     if report.restored and session.output.form is not OutputFormat.TABLE:  # the page says it
-        session.output.warn(REMOVED_AGAIN)
+        session.output.warn(f"{REMOVED_AGAIN[0].lower()}{REMOVED_AGAIN[1:]}")
     error: DeltactlError | None = None
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))

@@ -172,18 +172,15 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
 
 def describe_undo(report: UndoReport) -> Iterator[Section]:
     """Return the files that were restored, and those that cannot be."""
+    from deltactl.operations.vacuum.undo import REMOVED_AGAIN
+
     verb = "Would restore" if report.dry_run else "Restored"
     files = format_count(len(report.restored), "file")
     title = f" of run {report.run_id}"
     if report.num_in_place:
         there = format_count(report.num_in_place, "file is", "files are")
         title += f"; {there} already there"
-    notes = []
-    if report.restored:
-        notes = [
-            "A later vacuum removes again those that the latest version does not need. To keep "
-            "them, restore a version that needs them"
-        ]
+    notes = [REMOVED_AGAIN] if report.restored else []
     yield Section((Tone.GOOD(f"{verb} {files}"), title), notes=notes)
     lost, title = report.impossible, "Cannot be restored"
     if len(lost) > 1 and len(reasons := set(lost.values())) == 1:

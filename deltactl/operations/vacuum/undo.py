@@ -40,8 +40,8 @@ WITHOUT_UNDO: Final = (
     "describe-history TABLE --restorable` shows which versions have all their files."
 )
 REMOVED_AGAIN: Final = (
-    "a later vacuum removes again those of the restored files that the latest version does not "
-    "need. To keep them, restore a version that needs them"
+    "A later vacuum removes restored files that the latest version does not need. To keep them, "
+    "restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
 

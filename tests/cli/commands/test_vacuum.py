@@ -117,11 +117,11 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert "--include-unknown had no effect" in lite.err
     planned = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json")
     [said] = json.loads(planned.out)["warnings"]
-    assert "a later vacuum removes again those of the restored files" in said
+    assert "a later vacuum removes restored files that" in said
     undone = cli("vacuum", "events", "--undo", "last")
     assert (undone.code, undone.err) == (0, "")
     assert steady(undone.out).startswith(
-        "Restored 3 files of run RUN\n  A later vacuum removes again those that the latest"
+        "Restored 3 files of run RUN\n  A later vacuum removes restored files that the latest"
     )
     assert contents(tmp_path / "events" / "p=a") == before
     again = cli("vacuum", "events", "--undo", "last")
