@@ -7,7 +7,7 @@ is written before the commit of the clone, so a clone never exists without its n
 in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
 note, because it cannot distinguish this case from a clone whose storage is not accessible. If two
 runs make a clone at the same address, each has its own note. The run that does not commit deletes
-its own note; the run that commits deletes the other notes at this address.
+its own note; the run that commits warns of the other notes at this address.
 
 A vacuum that read the notes before a new note was written does not have the new note. Therefore
 a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A

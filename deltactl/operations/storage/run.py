@@ -85,8 +85,7 @@ def _report(
     options: StorageOptions,
 ) -> StorageReport:
     assert listing.facts is not None
-    retain_ms = planner.retention.retain_ms
-    now_ms = planner.retention.cutoff_ms + retain_ms
+    retain_ms, now_ms = planner.retention.retain_ms, planner.retention.now_ms
     codes = find_reasons(listing, sorting)
     reasons = sum_reasons(codes, listing.facts["size_bytes"].to_numpy())
     kept = listing.rows().filter(pa.array(has_role(sorting, "retained")))

@@ -186,10 +186,9 @@ def version_to_keep(log: DeltaLog, version: int) -> Snapshot:
 def _warn_of_future(rules: KeepRules, times: Sequence[pa.ChunkedArray]) -> None:
     """Warn of tombstones that wait longer than the retention, because of the clock of a writer."""
     retention = rules.retention
-    trusted_ms = retention.cutoff_ms + retention.retain_ms
     last_ms = max((pc.max(time).as_py() or 0 for time in times), default=0)
     # The time of the retention can be that of an earlier commit.
-    if last_ms <= trusted_ms or last_ms <= (now_ms := rules.context.clock.now_ms()) + HOUR_MS:
+    if last_ms <= retention.now_ms or last_ms <= (now_ms := rules.context.clock.now_ms()) + HOUR_MS:
         return
     count = sum(pc.sum(pc.greater(time, now_ms)).as_py() or 0 for time in times)
     rules.context.warn(

@@ -373,9 +373,8 @@ class Planner:
 
         Their files are kept.
         """
-        now_ms = self.retention.cutoff_ms + self.retention.retain_ms  # not in the future
         infos = [*self.store.list_from(LEASES_DIR)]
-        leases = read_leases(self.store, infos, now_ms)
+        leases = read_leases(self.store, infos, self.retention.now_ms)
         holders = [holder for holder in leases if holder.run_id != self.context.run_id]
         filters.restored = read_undone(self.store, infos, self.retention.cutoff_ms)
         filters.runs = [holder.run_id for holder in holders]
@@ -447,8 +446,7 @@ class Planner:
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:
         """Warn of files that wait longer than the retention, because of a wrong clock."""
-        trusted_ms = self.retention.cutoff_ms + self.retention.retain_ms
-        future = times.filter(pc.greater(times, trusted_ms + HOUR_MS))
+        future = times.filter(pc.greater(times, self.retention.now_ms + HOUR_MS))
         if len(future):  # the trusted time may be earlier than that of the clock
             future = future.filter(pc.greater(future, self.context.clock.now_ms() + HOUR_MS))
         if len(future):

@@ -33,6 +33,11 @@ class Retention:
         """Return whether the retention is shorter than that in the table property."""
         return self.retain_ms < self.table_ms
 
+    @property
+    def now_ms(self) -> int:
+        """Return the time from which the cutoff was calculated, which is not in the future."""
+        return self.cutoff_ms + self.retain_ms
+
 
 def resolve_retention(
     properties: TableProperties, options: VacuumOptions, now_ms: int
