@@ -261,7 +261,7 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
         )
         assert report.files_removed == 0
         assert [counting.calls[it] for it in ("walk_tree", "old_directories")] == [1, 1]
-        opened.assert_called_once()  # the log of the clone is read once for both plans
+        opened.assert_called_once()  # the log of the clone
         assert report.plan.retention.rule.endswith("add force_retention=True to remove more")
         assert report.to_dict()["kept"] == {WAITING: 1}
         options = VacuumOptions(mode="full", force_retention=True, max_orphan_fraction=1)

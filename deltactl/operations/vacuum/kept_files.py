@@ -9,8 +9,7 @@
 - files that other tables, such as shallow clones, reference;
 - files that the newest Iceberg metadata of the table refer to (UniForm), if pyiceberg is installed.
 
-Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory
-(only those for other tables, if it plans twice).
+Names are yielded in batches, with repetitions, so that a lite run never has all of them in memory.
 
 Of tables that reference files of this one (noted clones, and given tables), all files and deletion
 vectors that the log still references are kept: live files, tombstones, and files in its commits and

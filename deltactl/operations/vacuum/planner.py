@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,12 +89,8 @@ class Planner:
     clones: tuple[CloneNote, ...]
     events: EventCollector
     orphans: Orphans = "keep"
-    # Read once for all plans.
-    all_files: Listing | None = None
-    converted: bool | None = None
+    # Read by the caller; without it, the plan reads them.
     read_others: Callable[[], Iterable[pa.ChunkedArray]] | None = None
-    # Find no directories, and no versions that can then not be read.
-    only_counts: bool = False
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -128,7 +123,7 @@ class Planner:
         return self._plan_lite(start, vacuumed_version)
 
     def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
-        """Plan; also count the kept files that have expired by this machine's clock only.
+        """Plan; also count the removed files that have expired by this machine's clock only.
 
         They wait until a commit of another writer proves the time (see ``trusted_time``). If this
         machine's clock is not far ahead of the proven time, they are not counted.
@@ -136,20 +131,16 @@ class Planner:
         Raises:
             DeltactlError: as ``plan``.
         """
-        retention = self.retention
-        by_clock = replace(retention, cutoff_ms=clock_ms - retention.retain_ms)
-        if by_clock.cutoff_ms <= retention.cutoff_ms + HOUR_MS:
-            return self.plan()
-        self.read_others = cache(lambda: [*self._read_others()])
-        plan = self.plan()
-        later = replace(
-            self,
-            retention=by_clock,
-            context=replace(self.context, warn=lambda _: None),
-            only_counts=True,
-        ).plan()
-        count = later.files.num_rows + later.left_over - plan.files.num_rows - plan.left_over
-        return replace(plan, kept={**later.kept, WAITING: count}) if count > 0 else plan
+        plan, since_ms = self.plan(), self.retention.cutoff_ms
+        until_ms = clock_ms - self.retention.retain_ms
+        if until_ms <= since_ms + HOUR_MS:
+            return plan
+        count = 0
+        for batch in self.snapshot.tombstone_batches(("deletion_timestamp_ms",)):
+            times = batch["deletion_timestamp_ms"]
+            is_waiting = pc.and_(pc.greater_equal(times, since_ms), pc.less(times, until_ms))
+            count += pc.sum(is_waiting).as_py() or 0
+        return replace(plan, kept={**plan.kept, WAITING: count}) if count else plan
 
     def kept_names(self) -> Iterator[Kept]:
         """Yield the names of all files that a vacuum keeps because something needs them.
@@ -222,7 +213,7 @@ class Planner:
             found = filters.select(_all_named(names))
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
-        if found.num_rows and not self.only_counts:
+        if found.num_rows:
             whole = self._scan(min(start, max(first, self.log.first_commit)))
             horizon = find_horizon(
                 self.store, whole, first, plan.files, filters.absent, current=current
@@ -238,8 +229,6 @@ class Planner:
         found, filters, log, lost = self._select_listed(listing, hidden)
         log = replace(log, vacuumed_version=vacuumed_version)
         plan = self._finish(mode, found, filters, log)
-        if self.only_counts:
-            return plan
         plan = replace(self._with_directories(plan, listing, filters), missing=lost)
         if found.num_rows:
             # An inventory may have files that a vacuum has deleted since.
@@ -314,11 +303,6 @@ class Planner:
         return self.log.first_rebuildable(self.snapshot.segment.checkpoint)
 
     def _list(self, hidden: HiddenRule) -> Listing:
-        if self.all_files is None:
-            self.all_files = self._read_listing(hidden)
-        return self.all_files
-
-    def _read_listing(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
             # Readers of other formats are slow to import.
             from deltactl.operations.vacuum.inventory import read_inventory
@@ -405,9 +389,7 @@ class Planner:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
         if self.orphans == "keep":
             return UNATTENDED
-        if self.converted is None:
-            self.converted = was_converted(self.snapshot, scan)
-        return CONVERTED if self.converted else None
+        return CONVERTED if was_converted(self.snapshot, scan) else None
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
         self._warn_of_future(filters.young_ms)

@@ -572,18 +572,17 @@ def test_only_the_partitions_that_failed_are_marked(tmp_path: Path) -> None:
         assert bad[str(action.partition)] in str(action.why_left)
     assert [error.exit_code for error in table.errors] == [1]
     files = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
-    assert Counter(path[5] for path in files) == {"a": 1, "b": 12, "c": 1, "d": 12}
+    assert Counter(path[5] for path in files) == {"a": 1, "b": 2, "c": 1, "d": 2}
 
 
 def test_if_all_partitions_fail_each_has_its_own_reason(tmp_path: Path) -> None:
     builder = build(tmp_path)
-    bad = {path.partition("/")[0]: path for path, _ in builder.state.files}
-    for path in bad.values():
+    for path, _ in builder.state.files:
         (tmp_path / path).write_bytes(b"no parquet")
     table = only(run(tmp_path, only=frozenset({"optimize"})))
     assert {action.state for action in table.actions} == {"failed"}
     for action in table.actions:
-        assert bad[str(action.partition)] in str(action.why_left)
+        assert f"{action.partition}/" in str(action.why_left)
     [outcome] = table.outcomes
     assert outcome.measured is None
     assert [error.exit_code for error in table.errors] == [1]
