@@ -116,24 +116,31 @@ def write_record(store: Store, record: RunRecord) -> None:
     store.put(f"{_RUNS}/{record.run_id}/run.json", text.encode())
 
 
-def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
-    """Return a run and its files.
+def read_record(store: Store, run_id: str) -> RunRecord:
+    """Return the state of a run.
 
     Raises:
         DeltactlError: there is no such run, or its journal cannot be read.
     """
-    import pyarrow.parquet as pq
-
     try:
-        record = _parse_record(store, run_id)
+        return _parse_record(store, run_id)
     except UsageError as error:
         error.hint = _list_ids(store)
         raise
+
+
+def read_files(store: Store, run_id: str) -> pa.Table:
+    """Return the files of a run.
+
+    Raises:
+        DeltactlError: its journal cannot be read.
+    """
+    import pyarrow.parquet as pq
+
     try:
-        files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
+        return pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
     except (pa.ArrowException, OSError, ObjectNotFoundError) as error:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
-    return record, files
 
 
 def _parse_record(store: Store, run_id: str) -> RunRecord:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.operations.vacuum.journal import list_runs, read_run
-from deltactl.operations.vacuum.undo import undo_vacuum
+from deltactl.operations.vacuum.journal import list_runs, read_files
+from deltactl.operations.vacuum.undo import plan_undo
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -33,11 +33,11 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
         for record in reversed(list_runs(store)):
             if record.files_removed == 0:
                 continue  # what it planned, another run removed before
-            _, files = read_run(store, record.run_id)
+            files = read_files(store, record.run_id)
             names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
             if not len(names):
                 continue
-            undo = undo_vacuum(store, record.run_id, dry_run=True)
+            undo, _ = plan_undo(store, record, files)
             restored = pa.array(undo.restored, pa.string())
             back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
             found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))

@@ -24,7 +24,8 @@ from deltactl.operations.vacuum.journal import (
     list_quarantine,
     list_runs,
     quarantine_name,
-    read_run,
+    read_files,
+    read_record,
     remove_directories,
     write_files,
     write_record,
@@ -81,31 +82,41 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         StorageError: the store cannot be listed.
     """
     run_id = _find_last(store) if run_id == "last" else run_id
-    record, files = read_run(store, run_id)
+    record, files = read_record(store, run_id), read_files(store, run_id)
+    plan, moved = plan_undo(store, record, files)
+    names = plan.restored
+    if dry_run:
+        return plan
+    if names:  # before the first of them is there for a vacuum
+        write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
+    if names and read_last_vacuum_info(store) is not None:
+        write_last_vacuum_info(store, None)  # a lite run would never consider them again
+    in_quarantine = set(moved)
+    kept = [name for name in names if name not in in_quarantine]
+    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
+    remove_directories(store, run_id, moved)
+    if names:
+        write_record(store, replace(record, status="undone"))
+    return replace(
+        plan,
+        dry_run=False,
+        restored=tuple(name for name in names if name not in failed),
+        impossible=plan.impossible | {name: error.message for name, error in failed.items()},
+    )
+
+
+def plan_undo(store: Store, record: RunRecord, files: pa.Table) -> tuple[UndoReport, list[str]]:
+    """Return the report of a dry run of an undo, and the names to move out of the quarantine."""
     planned = files["path"].to_pylist()
-    stored = set(list_quarantine(store, run_id))
+    stored = set(list_quarantine(store, record.run_id))
     there = {info.name for info in store.stat_many(planned) if info is not None}
     deleted = [name for name in planned if name not in stored | there]
     lost = _undelete(store, deleted, dry_run=True)
     impossible = {name: NAME_IN_USE for name in planned if name in stored & there}
     impossible |= {name: _reason(record, error) for name, error in lost.items()}
-    num_in_place = len(there - stored)
     moved = [name for name in planned if name in stored and name not in there]
-    kept = [name for name in deleted if name not in lost]
-    names = [*moved, *kept]
-    if dry_run:
-        return UndoReport(run_id, True, tuple(names), impossible, num_in_place)
-    if names:  # before the first of them is there for a vacuum
-        write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
-    if names and read_last_vacuum_info(store) is not None:
-        write_last_vacuum_info(store, None)  # a lite run would never consider them again
-    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
-    impossible |= {name: error.message for name, error in failed.items()}
-    remove_directories(store, run_id, moved)
-    if names:
-        write_record(store, replace(record, status="undone"))
-    restored = tuple(name for name in names if name not in failed)
-    return UndoReport(run_id, False, restored, impossible, num_in_place)
+    names = (*moved, *(name for name in deleted if name not in lost))
+    return UndoReport(record.run_id, True, names, impossible, len(there - stored)), moved
 
 
 def _find_last(store: Store) -> str:
