@@ -10,7 +10,7 @@ from deltactl.numpy_types import Flags
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
-from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import Store
 
 
@@ -30,7 +30,7 @@ def unreadable_mask(store: Store, files: pa.Table) -> Flags:
         return False
 
     try:
-        found = each_in_parallel(is_unreadable, list(iter_data_files(files)))
+        found = map_requests(store, is_unreadable, iter_data_files(files))
         return np.array(list(found), np.bool_)
     except TransientStorageError:
         return np.zeros(files.num_rows, np.bool_)
