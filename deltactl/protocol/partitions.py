@@ -155,39 +155,9 @@ def normalize_partition_column(
 def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.ChunkedArray:
     """Return the value of ``key`` in each row; null if the row is null or has no such key.
 
-    Args:
-        maps: ``map<string, string>``, rows of any layout. If a row has the key several times, the
-            last value is used.
-        key: the column's physical name.
-
-    Returns:
-        An array of the map's value type, chunked as ``maps`` is.
+    If a row has the key several times, the last value is used.
     """
-    if not isinstance(maps, pa.ChunkedArray):
-        return _lookup_array(maps, key)
-    found = [_lookup_array(chunk, key) for chunk in maps.chunks]
-    return pa.chunked_array(found, maps.type.item_type)
-
-
-def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
-    # MapArray.keys is not used, because it ignores the offset of the entries' struct.
-    keys, items = maps.values.field(0), maps.values.field(1)
-    offsets = maps.offsets.to_numpy(zero_copy_only=False)
-    first, last = int(offsets[0]), int(offsets[-1])
-    is_key = pc.fill_null(pc.equal(keys.slice(first, last - first), key), False)
-    hits = np.flatnonzero(is_key.to_numpy(zero_copy_only=False)) + first
-    if not len(hits):
-        return pa.nulls(len(maps), maps.type.item_type)
-    if len(hits) == len(maps) and not maps.null_count and (np.diff(offsets) == 1).all():
-        return items.slice(first, len(maps))
-    rows = np.searchsorted(offsets, hits, side="right") - 1
-    indices = np.zeros(len(maps), np.int64)
-    indices[rows] = hits
-    missing = np.ones(len(maps), np.bool_)
-    missing[rows] = False
-    if maps.null_count:  # a null row may still have entries in memory
-        missing |= maps.is_null().to_numpy(zero_copy_only=False)
-    return items.take(array_of(indices, missing))
+    return pc.map_lookup(maps, key, "last")
 
 
 def find_foreign_key(maps: pa.ChunkedArray, keys: Collection[str]) -> str | None:
