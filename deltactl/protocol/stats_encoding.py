@@ -46,35 +46,19 @@ class LeafColumns:
 
 def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
     """Return ``add.stats`` of one file, with the fields and the order of Delta on Spark."""
-    stats = {leaf: file_stats.leaves.get(leaf.path, LeafStats()) for leaf in columns.leaves}
-    lower: dict[FieldPath, str | None] = {}
-    upper: dict[FieldPath, str | None] = {}
-    prefix = columns.string_prefix
-    for kind in dict.fromkeys(leaf.kind for leaf in columns.leaves if leaf.has_bounds):
-        of_kind = {leaf.path: it for leaf, it in stats.items() if leaf.kind == kind}
-        minima = encode_bounds([it.minimum for it in of_kind.values()], kind, prefix, upper=False)
-        maxima = encode_bounds([it.maximum for it in of_kind.values()], kind, prefix, upper=True)
-        lower |= zip(of_kind, minima, strict=True)
-        upper |= zip(of_kind, maxima, strict=True)
-    nulls = {
-        leaf.path: None if it.null_count is None else str(it.null_count)
-        for leaf, it in stats.items()
-    }
-    for path, known in columns.known.items():
-        if known.null_count is not None:
-            nulls[path] = str(known.null_count)
-        else:
-            lower[path], upper[path] = (json.dumps(it) for it in (known.minimum, known.maximum))
-    return _render(_arrange(columns, str(file_stats.num_records), (lower, upper, nulls), "true"))
-
-
-def _render(tree: Mapping[str, Any]) -> str:
-    members = (
-        f"{json.dumps(name, ensure_ascii=False)}:{_render(it) if isinstance(it, dict) else it}"
-        for name, it in tree.items()
-        if it is not None
-    )
-    return "{" + ",".join(members) + "}"
+    leaves = {}
+    for leaf in columns.leaves:
+        found, known = file_stats.leaves.get(leaf.path, LeafStats()), columns.known.get(leaf.path)
+        nulls = found.null_count if known is None or known.null_count is None else known.null_count
+        of_leaf = encode_leaf(
+            leaf, [nulls], [found.minimum], [found.maximum], columns.string_prefix
+        )
+        if known is not None and known.null_count is None:
+            bounds = (pa.array([json.dumps(it)]) for it in (known.minimum, known.maximum))
+            of_leaf = LeafColumns(of_leaf.nulls, *bounds)
+        leaves[leaf.path] = of_leaf
+    rows = pa.array([file_stats.num_records], pa.int64())
+    return str(encode_stats_of_files(rows, leaves, columns)[0])
 
 
 def loosen_bounds(stats: str) -> str:
@@ -237,32 +221,19 @@ def encode_stats_of_files(
     unknown = pa.nulls(rows, pa.string())
     lower, upper, nulls = {}, {}, {}
     for leaf in columns.leaves:
-        known = leaves.get(leaf.path)
-        nulls[leaf.path] = (num_records if known is None else known.nulls).cast(pa.string())
-        if leaf.has_bounds:
-            lower[leaf.path] = unknown if known is None or known.lower is None else known.lower
-            upper[leaf.path] = unknown if known is None or known.upper is None else known.upper
-    tight = pa.array(np.full(rows, "true")).cast(pa.string())
-    numbers = num_records.cast(pa.string())
-    return _join(_arrange(columns, numbers, (lower, upper, nulls), tight), rows)
-
-
-def _arrange(
-    columns: StatsColumns, num_records: Any, leaves: Sequence[Mapping[FieldPath, Any]], tight: Any
-) -> dict[str, Any]:
-    """Return the members of statistics, nested as in the JSON.
-
-    ``leaves`` are the minima, the maxima and the null counts of the leaves.
-    """
-    lower, upper, nulls = leaves
-    members: dict[str, Any] = {"numRecords": num_records}
+        known = leaves.get(leaf.path, LeafColumns(num_records))
+        nulls[leaf.path] = known.nulls.cast(pa.string())
+        if leaf.has_bounds or known.lower is not None:
+            lower[leaf.path] = unknown if known.lower is None else known.lower
+            upper[leaf.path] = unknown if known.upper is None else known.upper
+    members: dict[str, Any] = {"numRecords": num_records.cast(pa.string())}
+    if bounded := [leaf for leaf in columns.leaves if leaf.path in lower]:
+        members |= {"minValues": _nest(bounded, lower), "maxValues": _nest(bounded, upper)}
     if columns.leaves:
-        if bounded := [leaf for leaf in columns.leaves if leaf.path in lower]:
-            members |= {"minValues": _nest(bounded, lower), "maxValues": _nest(bounded, upper)}
         members["nullCount"] = _nest(columns.leaves, nulls)
     if columns.tight_bounds:
-        members["tightBounds"] = tight
-    return members
+        members["tightBounds"] = pa.array(np.full(rows, "true")).cast(pa.string())
+    return _join(members, rows)
 
 
 def _nest(leaves: Sequence[StatsLeaf], values: Mapping[FieldPath, Any]) -> dict[str, Any]:
