@@ -22,7 +22,7 @@ from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_fie
 from deltactl.protocol.arrow_schemas import Naming, arrow_schema, arrow_type
 from deltactl.protocol.deletion_vectors import ensure_within, live_mask
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import Field, PrimitiveType, StructType, is_variant, is_void
+from deltactl.protocol.schema import Field, StructType, is_void
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
@@ -40,22 +40,6 @@ class LiveBatch:
     first_row: int
     num_physical_rows: int
     mask: pa.BooleanArray | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Where the columns of a reader are in files of one schema.
-
-    Attributes:
-        names: for each field, the column of the file; ``None`` if the file has none.
-        chosen: the columns to read, in the order of the fields.
-        is_complete: whether ``chosen`` has all columns of the reader in its order, and none is
-            nested.
-    """
-
-    names: Sequence[str | None]
-    chosen: Sequence[str]
-    is_complete: bool
 
 
 @dataclass(frozen=True)
@@ -84,14 +68,9 @@ class RowReader:
         object.__setattr__(self, "_fields", stored)
         target = arrow_schema(self.written or StructType(tuple(stored)), self.naming)
         object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
-        is_flat = all(isinstance(f.type, PrimitiveType) and not is_variant(f.type) for f in stored)
-        object.__setattr__(self, "_is_flat", is_flat)
-        object.__setattr__(self, "_latest", [])
 
     schema: pa.Schema = field(init=False, repr=False, compare=False)
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
-    _is_flat: bool = field(init=False, repr=False, compare=False)
-    _latest: list[tuple[pa.Schema, _Sources]] = field(init=False, repr=False, compare=False)
 
     def select(self, names: Set[str]) -> RowReader:
         """Return a reader that reads only these columns, given by their names in ``schema``."""
@@ -212,37 +191,27 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows of these row groups, also deleted rows, in the columns of the reader."""
         constants = self._constants(file)
-        sources = self._find_sources(parquet.schema_arrow, constants.keys(), file.path)
+        names, chosen = self._find_names(parquet.schema_arrow, constants.keys(), file.path)
         # The rows have no column to read, so the footer gives their number.
-        if not sources.chosen:
+        if not chosen:
             footer = parquet.metadata
             chosen_groups = range(footer.num_row_groups) if groups is None else groups
             rows = sum(footer.row_group(i).num_rows for i in chosen_groups)
             yield from self._constant_batches(rows, constants, batch_rows)
             return
-        names = set(sources.chosen)
-        legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
-        for batch in read_batches(
-            parquet, groups, sources.chosen, batch_rows, use_threads=use_threads
-        ):
+        legacy = legacy_columns(parquet.metadata, set(chosen)) if self.for_rewrite else frozenset()
+        for batch in read_batches(parquet, groups, chosen, batch_rows, use_threads=use_threads):
             _ensure_unambiguous(batch, legacy, file.path)
-            # Nothing to convert: conversions would return each column unchanged, as for most files.
-            if sources.is_complete and batch.schema.equals(self.schema, check_metadata=True):
-                yield batch
-                continue
-            arrays = self._convert(batch, sources.names, constants)
+            arrays = self._convert(batch, names, constants)
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _find_sources(self, schema: pa.Schema, constants: Set[int], path: str) -> _Sources:
-        """Find the columns of the reader in a file with this schema.
+    def _find_names(
+        self, schema: pa.Schema, constants: Set[int], path: str
+    ) -> tuple[Sequence[str | None], Sequence[str]]:
+        """Return for each field its column in the file, ``None`` without one; the columns to read.
 
-        The result for the latest schema is kept, because most files of a table have the same
-        schema.
+        These are in the order of the fields.
         """
-        # A copy, because another thread may replace the result meanwhile.
-        for known, sources in tuple(self._latest):
-            if known.equals(schema, check_metadata=True):
-                return sources
         matcher, present = Matcher(self.mapping_mode), FileFields(schema)
         found = [
             # The log has the partition values, also if a file stores such a column.
@@ -254,11 +223,7 @@ class RowReader:
             ensure_field_ids(matcher, schema, path)
         names = [None if index is None else present.names[index] for index in found]
         extra = [e.name for e in self.extra if e.name in present.by_name]
-        chosen = list(dict.fromkeys([*(name for name in names if name is not None), *extra]))
-        sources = _Sources(names, chosen, self._is_flat and chosen == self.schema.names)
-        # In place, because the dataclass is frozen.
-        self._latest[:] = [(schema, sources)]
-        return sources
+        return names, list(dict.fromkeys([*(name for name in names if name is not None), *extra]))
 
     def find_columns(self, schema: pa.Schema, path: str) -> dict[str, str | None]:
         """Return the column of a file that is read for each column; ``None``: nulls are returned.
@@ -267,7 +232,7 @@ class RowReader:
         """
         partition = {f.name for f in self.partition_fields}
         constants = {i for i, f in enumerate(self._fields) if f.name in partition}
-        names = self._find_sources(schema, constants, path).names
+        names, _ = self._find_names(schema, constants, path)
         return {self.schema.names[i]: n for i, n in enumerate(names) if i not in constants}
 
     def _convert(

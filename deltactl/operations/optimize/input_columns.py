@@ -73,7 +73,6 @@ class InputColumns:
     explained: Set[str] | None
     nulls: Counter[str] = field(default_factory=Counter)
     uncounted: set[str] = field(default_factory=set)
-    _latest: tuple[pq.ParquetSchema, Mapping[str, _Place | None], list[_Suspect]] | None = None
 
     def add(
         self,
@@ -93,9 +92,7 @@ class InputColumns:
                 that no schema explains.
             VerificationError: the reader finds other columns, or ids and names disagree.
         """
-        if self._latest is None or not self._latest[0].equals(footer.schema):
-            self._latest = (footer.schema, *self._find(footer, path))
-        _, places, suspects = self._latest
+        places, suspects = self._find(footer, path)
         if isinstance(source, DataFileError):
             _ensure_none(path, suspects)
             self.uncounted |= places.keys()
