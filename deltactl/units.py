@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import lru_cache
 from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 
 from deltactl.clock import SystemClock
@@ -288,24 +287,12 @@ def _zone_ms(zone: str | None) -> int:
     return (1 if zone[0] == "+" else -1) * (hours * HOUR_MS + minutes * _MINUTE)
 
 
-@lru_cache(maxsize=32)
-def _format_day(day: int) -> str:
-    """Return the date of a day; days are counted from 1970. A log has many commits of a day."""
-    return (_EPOCH + timedelta(days=day)).date().isoformat()
-
-
 def format_timestamp(ms: int) -> str:
     """Return a timestamp in UTC with milliseconds, as RFC 3339: ``2024-01-31T12:00:00.000Z``.
 
     Accepts every integer, since a log may contain any. Years outside 0000-9999 have a sign and
     more digits, as in ISO 8601 (``+292278994-08-17T07:12:55.807Z``).
     """
-    if 0 <= ms < _CYCLE_MS:
-        day, of_day = divmod(ms, DAY_MS)
-        seconds, millis = divmod(of_day, 1000)
-        minutes, seconds = divmod(seconds, 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{_format_day(day)}T{hours:02d}:{minutes:02d}:{seconds:02d}.{millis:03d}Z"
     cycles, within = divmod(ms, _CYCLE_MS)
     # 1970 plus at most 400 years is in the range of datetime.
     moment = _EPOCH + timedelta(milliseconds=within)

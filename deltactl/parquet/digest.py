@@ -77,21 +77,22 @@ class RowDigester:
         self, batch: pa.RecordBatch, partition_values: Mapping[str, pa.Scalar] | None = None
     ) -> RowDigest:
         """Return the digest of the rows of a batch, which have the same partition values."""
-        constants = Constants()
-        for seed, factor in self._keys:
-            constants.add(int(seed), int(factor))
+        # The numbers of columns are added to both halves of the hash of each row.
+        numbers = [(int(seed), int(factor)) for seed, factor in self._keys]
         for name, value in (partition_values or {}).items():
             seed, factor = key_of(name)
             hashed = hash_values(pa.repeat(value, 1), factor)
-            constants.add(int(seed) + int(hashed[0]), int(factor))
+            numbers.append((int(seed) + int(hashed[0]), int(factor)))
+        first = sum(number for number, _ in numbers) % (1 << 64)
+        second = sum(number * factor for number, factor in numbers) % (1 << 64)
         total = RowDigest()
         for start in range(0, batch.num_rows, _CACHED_ROWS):
-            total += self._digest_some(batch.slice(start, _CACHED_ROWS), constants)
+            total += self._digest_some(batch.slice(start, _CACHED_ROWS), first, second)
         return total
 
-    def _digest_some(self, batch: pa.RecordBatch, constants: Constants) -> RowDigest:
-        first = np.full(batch.num_rows, constants.first, np.uint64)
-        second = np.full(batch.num_rows, constants.second, np.uint64)
+    def _digest_some(self, batch: pa.RecordBatch, low: int, high: int) -> RowDigest:
+        first = np.full(batch.num_rows, low, np.uint64)
+        second = np.full(batch.num_rows, high, np.uint64)
         columns = {}
         for name, (_, factor), array in zip(self._names, self._keys, batch.columns, strict=True):
             hashes = hash_values(array, factor)
@@ -103,19 +104,6 @@ class RowDigester:
         first = finish(first)
         second += first
         return RowDigest(batch.num_rows, _sum(first, finish(second)), columns)
-
-
-class Constants:
-    """Numbers of a file that are added to both halves of the hash of each of its rows."""
-
-    def __init__(self) -> None:
-        """Begin with zero in both halves."""
-        self.first = self.second = 0
-
-    def add(self, number: int, factor: int) -> None:
-        """Add the number of a column, multiplied by ``factor`` in the second half."""
-        self.first = (self.first + number) % (1 << 64)
-        self.second = (self.second + number * factor) % (1 << 64)
 
 
 def _sum(high: Hashes, low: Hashes) -> int:

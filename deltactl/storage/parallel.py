@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import chain, islice
-from operator import call
 from typing import Final, TypeVar
 
 from deltactl.storage.names import is_local_uri
@@ -92,12 +91,3 @@ def map_requests(
         yield from map(ask, items)
         return
     yield from each_in_parallel(ask, items, at_once=at_once)
-
-
-def run_together(store: Store, calls: Iterable[Callable[[], R]]) -> list[R]:
-    """Return the results of calls that send requests; in parallel, except on a local file system.
-
-    Raises:
-        DeltactlError: the first error in the order of the calls.
-    """
-    return list(map_requests(store, call, calls))

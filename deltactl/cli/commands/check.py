@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltactl.cli.commands.check_erased import search
-from deltactl.cli.commands.check_fix import fix_findings
+from deltactl.cli.confirm import ask
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
@@ -15,6 +14,7 @@ from deltactl.operations.check.options import CheckOptions
 from deltactl.option_fields import output_option, selection_option
 
 if TYPE_CHECKING:
+    from deltactl.operations.check.fixes.report import Confirm, FixReport
     from deltactl.operations.check.report import CheckReport
 
 
@@ -58,10 +58,10 @@ def command(
       deltactl check /data/events --erased "user_id = 42" --report erased.html
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if fix.kind is not None:
-        fix_findings(session, table, fix, yes=flags.yes, dry_run=flags.dry_run)
+        _fix(session, table, fix, yes=flags.yes, dry_run=flags.dry_run)
         return
     if flags.erased is not None:
-        search(session, table, flags.erased, versions=flags.versions, redact=flags.redact)
+        _search(session, table, flags.erased, versions=flags.versions, redact=flags.redact)
         return
     if flags.versions or flags.redact:
         raise UsageError(
@@ -110,3 +110,61 @@ def _present(session: Session, report: CheckReport, error: DeltactlError | None)
         engine_reason=report.engine_reason,
         result=report.to_dict(),
     )
+
+
+def _search(session: Session, table: str, predicate: str, *, versions: bool, redact: bool) -> None:
+    """Search everything that is still stored; the exit status is 3 if something was found."""
+    from deltactl.cli.pages.erased import describe_erased
+    from deltactl.operations.erased.run import search_erased
+
+    log = session.open_log(table)
+    with session.run_context("search", session.engine()) as context:
+        try:
+            report = search_erased(log, predicate, context, versions=versions, redact=redact)
+        except InterruptedRunError as error:
+            session.raise_if_cancelled(error.message, hint="Rerun: nothing was changed.")
+            raise
+    result = report.to_dict()
+    session.present(
+        lambda: describe_erased(report),
+        error=report.find_error(),
+        is_work_needed=report.is_found,
+        version_before=report.version,
+        version_after=report.version,
+        engine=report.engine,
+        engine_reason=report.engine_reason,
+        result=result,
+    )
+
+
+def _fix(session: Session, table: str, options: FixOptions, *, yes: bool, dry_run: bool) -> None:
+    """Repair findings of one kind; the exit status is 3 if findings of this kind are left."""
+    from deltactl.cli.pages.check_fix import describe_fix
+    from deltactl.operations.check.fixes.run import try_fix
+
+    log = session.open_table(table, read_only=dry_run)
+    confirm = None if yes else _confirmation(session)
+    with session.run_context("check", session.engine()) as context:
+        report = try_fix(log, options, context, confirm=confirm, dry_run=dry_run)
+    session.table_id = report.table_id
+    session.present(
+        lambda: describe_fix(report),
+        rows=report.rows,
+        error=report.error,
+        is_work_needed=bool(report.num_left) and not dry_run and report.error is None,
+        shows_command=not report.is_empty,
+        version_before=report.version,
+        version_after=report.version if report.version_after is None else report.version_after,
+        dry_run=dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+
+
+def _confirmation(session: Session) -> Confirm:
+    def confirm(report: FixReport) -> bool:
+        from deltactl.cli.pages.check_fix import describe_fix, question_of
+
+        return ask(session, question_of(report), describe_fix(report))
+
+    return confirm

@@ -130,7 +130,7 @@ def encode_commit(base: CommitBase, actions: Actions, info: Mapping[str, Any]) -
         lines += file_lines("remove", actions.removed, base.metadata.partition_keys)
     if row_ids is not None and row_ids.grew:
         domains[ROW_TRACKING_DOMAIN] = row_ids.domain()
-    lines += map(_domain_line, domains.values())
+    lines += (line("domainMetadata", encode_domain(it)) for it in domains.values())
     if actions.protocol is not None:
         lines.append(line("protocol", encode_protocol(actions.protocol)))
     if actions.txn is not None:
@@ -197,10 +197,6 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
     if file.clustering_provider is not None:
         body["clusteringProvider"] = file.clustering_provider
     return line("add", body)
-
-
-def _domain_line(domain: DomainMetadata) -> str:
-    return line("domainMetadata", encode_domain(domain))
 
 
 def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import call
 from typing import Any, Final
 
 import pyarrow as pa
@@ -54,7 +55,7 @@ from deltactl.protocol.arrow_schemas import partition_type
 from deltactl.protocol.iceberg import VERSION_TAG, compatible_version
 from deltactl.protocol.partitions import format_partition_values, lookup_map
 from deltactl.protocol.paths import ascii_directory, partition_directory
-from deltactl.storage.parallel import each_in_parallel, run_together
+from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -132,7 +133,7 @@ def try_optimize(
     ensure_can_commit: Callable[[], None] = partial(
         log.ensure_can_commit, Permission.REORGANIZE_DATA
     )
-    run_together(store, [abort_uploads, ensure_can_commit])
+    list(map_requests(store, call, [abort_uploads, ensure_can_commit]))
     context = replace(context, engine=context.engine.sized(_work_bytes(plan, options)).start())
     report, after = execute_optimize(log, snapshot, plan, options, context)
     if report.versions and (formats := snapshot.properties.uniform_formats):
