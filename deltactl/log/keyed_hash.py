@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.numpy_types import Bytes, Hashes, Integers, WideHashes
-from deltactl.protocol.arrow_schemas import array_of
+from deltactl.protocol.arrow_schemas import array_of, text_bytes
 
 _PARTS: Final = 4  # of 32 bits each
 # A list of one array: a longer array replaces it, while other threads may still use the old one.
@@ -114,14 +114,11 @@ def _wide_hash(texts: pa.StringArray) -> WideHashes:
 def _hash(texts: pa.StringArray) -> Hashes:
     """Return the first 64 bits of each hash, and the last ones, as two rows."""
     sums = np.zeros((_PARTS, len(texts)), np.uint64)
-    _, offset_buffer, data_buffer = texts.buffers()
-    if len(texts):
-        offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset :][: len(texts) + 1]
-        data = np.frombuffer(b"" if data_buffer is None else data_buffer, np.uint8)
-        for first in range(0, len(texts), _BLOCK_ROWS):
-            rows = offsets[first : first + _BLOCK_ROWS + 1].astype(np.int64)
-            block = data[rows[0] : rows[-1]]
-            _add_block(sums[:, first : first + _BLOCK_ROWS], block, rows - rows[0])
+    data, offsets = text_bytes(texts)
+    for first in range(0, len(texts), _BLOCK_ROWS):
+        rows = offsets[first : first + _BLOCK_ROWS + 1]
+        block = data[rows[0] : rows[-1]]
+        _add_block(sums[:, first : first + _BLOCK_ROWS], block, rows - rows[0])
     upper = sums >> _HALF
     return upper[0::2] << _HALF | upper[1::2]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.errors import UnsupportedFeatureError
-from deltactl.numpy_types import Array, Flags
+from deltactl.numpy_types import Array, Bytes, Flags, Integers
 from deltactl.protocol.schema import (
     ArrayType,
     DeltaType,
@@ -225,20 +225,13 @@ def empty_table(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([], schema)
 
 
-def array_of(values: Array, missing: Flags | None = None) -> pa.Array:
-    """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array.
-
-    Rows for which ``missing`` is true are null.
-    """
-    valid = None if missing is None else _bits(~missing)
+def array_of(values: Array) -> pa.Array:
+    """Return an Arrow array of integers (32 or 64 bits) or of booleans from a NumPy array."""
     if values.dtype == np.bool_:
-        return pa.Array.from_buffers(pa.bool_(), len(values), [valid, _bits(values)])
+        bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
     buffer = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [valid, buffer])
-
-
-def _bits(flags: Flags) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+    return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [None, buffer])
 
 
 def texts_of(values: list[str]) -> pa.Array:
@@ -247,6 +240,15 @@ def texts_of(values: list[str]) -> pa.Array:
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def text_bytes(array: pa.Array) -> tuple[Bytes, Integers]:
+    """Return the bytes of all strings or binary values, and where each begins; then their end."""
+    is_wide = pa.types.is_large_string(array.type)
+    _, offset_buffer, data = array.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(8), np.int64 if is_wide else np.int32)
+    offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    return np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
 def flags_of(column: pa.Array | pa.ChunkedArray) -> Flags:

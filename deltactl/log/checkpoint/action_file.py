@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltactl.errors import ConflictError, CorruptLogError, DeltactlError, StorageError
 from deltactl.log.checkpoint.schema import CheckpointLayout, described_leaves, dictionary_leaves
 from deltactl.numpy_types import Bytes
-from deltactl.protocol.arrow_schemas import JSON_NAMES, STRING_MAP
+from deltactl.protocol.arrow_schemas import JSON_NAMES, STRING_MAP, text_bytes
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
 from deltactl.protocol.stats_decoding import parse_stats
@@ -290,7 +290,4 @@ class KeyDigest:
 
 def _split(texts: pa.StringArray) -> tuple[pa.Array, Bytes]:
     """Return the lengths and the bytes of strings, so that batch sizes do not matter."""
-    _, offset_buffer, data = texts.buffers()
-    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[texts.offset :]
-    found = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[len(texts)]]
-    return pc.binary_length(texts), found
+    return pc.binary_length(texts), text_bytes(texts)[0]

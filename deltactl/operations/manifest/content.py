@@ -28,7 +28,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.option_names import option
-from deltactl.protocol.arrow_schemas import array_of
+from deltactl.protocol.arrow_schemas import array_of, text_bytes
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.spill import Spill
@@ -242,7 +242,7 @@ class ManifestLines:
         Raises:
             StorageError: the file with the lines cannot be read.
         """
-        return map(_bytes_of, self._spill.read(number))
+        return (text_bytes(rows.column(0))[0].data for rows in self._spill.read(number))
 
     def content(self, number: int) -> bytes:
         """Return the content of a manifest: one line per file.
@@ -255,16 +255,6 @@ class ManifestLines:
     def close(self) -> None:
         """Free the lines; folders and numbers remain."""
         self._spill.close()
-
-
-def _bytes_of(rows: pa.RecordBatch) -> memoryview:
-    """Return the texts of the rows, one after the other, without a copy."""
-    lines = rows.column(0)
-    _, offset_buffer, data = lines.buffers()
-    if data is None:
-        return memoryview(b"")
-    offsets = np.frombuffer(offset_buffer, np.int32)[lines.offset :]
-    return memoryview(data)[int(offsets[0]) : int(offsets[len(lines)])]
 
 
 def is_large(lines: ManifestLines, number: int) -> bool:
