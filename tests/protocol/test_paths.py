@@ -13,7 +13,6 @@ from deltactl.protocol.path_columns import (
     absolute_mask,
     canonical_paths,
     decode_paths,
-    holds_character,
     normalize_paths,
     not_java_text_mask,
 )
@@ -327,14 +326,3 @@ def test_relative_names_come_back_as_they_are() -> None:
 )
 def test_names_that_leave_the_root_are_recognized(name: str, leaves: bool) -> None:
     assert leaves_root(name) is leaves
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_a_character_is_found_in_the_rows_of_a_slice_alone(kind: pa.DataType) -> None:
-    texts = pa.array(["a:b", None, "", "cd", "e\nf"], kind)
-    assert holds_character(texts, ":")
-    assert not holds_character(texts.slice(1), ":")
-    assert not holds_character(texts.slice(0, 4), "\n")
-    assert holds_character(pa.chunked_array([texts.slice(1, 2), texts.slice(3)]), "\n")
-    assert not holds_character(pa.chunked_array([], kind), "a")
-    assert not holds_character(pa.nulls(3, kind), "a")

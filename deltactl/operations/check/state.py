@@ -28,7 +28,7 @@ from deltactl.protocol.arrow_schemas import JSON_NAMES, arrow_type
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.partition_texts import find_malformed
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.path_columns import holds_character, not_java_text_mask
+from deltactl.protocol.path_columns import not_java_text_mask
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field
 from deltactl.protocol.schema_rules import can_partition
@@ -117,11 +117,10 @@ class StateChecker:
             self._check_members(batch)
         self.path_texts.take_live(batch)
         texts = batch["encoded_path"]
-        if holds_character(texts, "%"):
-            unlike = texts.filter(not_java_text_mask(texts))
-            self._unlike_spark += len(unlike)
-            if self._unlike_spark and not self._unlike_example:
-                self._unlike_example = unlike[0].as_py()
+        unlike = texts.filter(not_java_text_mask(texts))
+        self._unlike_spark += len(unlike)
+        if self._unlike_spark and not self._unlike_example:
+            self._unlike_example = unlike[0].as_py()
 
     def _check_members(self, batch: pa.Table) -> None:
         for name in find_incomplete(batch, set(ADD_MEMBERS) - {"size_bytes"}):

@@ -30,7 +30,7 @@ from deltactl.operations.partition_groups import group_partitions
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of, text_bytes
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
+from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.spill import Spill
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
@@ -132,7 +132,7 @@ def _render_each(
 
 def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""
-    if any(holds_character(paths, end) for end in "\n\r"):
+    if pc.any(pc.match_substring_regex(paths, r"[\n\r]")).as_py():
         raise CorruptLogError(
             "a path in the log contains a line break, which manifests do not support"
         )
