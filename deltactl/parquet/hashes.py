@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.numpy_types import Array, Bytes, Hashes, Integers
+from deltactl.protocol.arrow_schemas import flags_of, text_bytes
 
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
@@ -63,20 +64,12 @@ def hash_values(array: pa.Array, factor: np.uint64 = _FIRST) -> Hashes:
         return np.full(len(array), null)
     hashes = _mix(_words_of(array), factor)
     if array.null_count:
-        np.putmask(hashes, _read_bits(array, 0) == 0, null)
+        np.putmask(hashes, flags_of(array.is_null()), null)
     return hashes
 
 
 def _hash_null(factor: np.uint64) -> np.uint64:
     return np.uint64(int(_NULL) * int(factor) % (1 << 64))
-
-
-def _read_bits(array: pa.Array, buffer: int) -> Bytes:
-    """Return the bits of a buffer: of buffer 0, which values are valid; of buffer 1, booleans."""
-    first = array.offset
-    start, skipped = divmod(first, 8)
-    packed = np.frombuffer(array.buffers()[buffer], np.uint8)[start:]
-    return np.unpackbits(packed, count=skipped + len(array), bitorder="little")[skipped:]
 
 
 def _words_of(array: pa.Array) -> Hashes:
@@ -99,9 +92,10 @@ def _words_of(array: pa.Array) -> Hashes:
     if pa.types.is_timestamp(kind):
         return _time_words(array)
     if pa.types.is_boolean(kind):
-        return _read_bits(array, 1).astype(np.uint64)
+        return flags_of(array).astype(np.uint64)
     if _is_bytes(kind):
-        return _sum_strings(*view_bytes(array))
+        data, offsets = text_bytes(array)
+        return _sum_strings(offsets, data)
     if kind.num_buffers == 2 and kind.bit_width in INTEGERS:
         return _read_numbers(array, f"<i{kind.bit_width // 8}").astype(np.int64).view(np.uint64)
     raise TypeError(f"rows of type {kind} have no digest")
@@ -172,21 +166,6 @@ def _members(array: pa.Array) -> tuple[pa.Array, Integers]:
     # A slice of an array shares the members of all rows: leave out those of other rows.
     first = int(offsets[0])
     return array.values.slice(first, int(offsets[-1]) - first), offsets - first
-
-
-def view_bytes(array: pa.Array) -> tuple[Integers, Bytes]:
-    """Return the offsets of strings or binary values, and their bytes."""
-    kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        width = 4
-    else:
-        width = 8
-        if not (pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)):
-            array = array.cast(pa.large_binary())
-    _, offsets, data = array.buffers()
-    starts = np.frombuffer(offsets, f"<i{width}", len(array) + 1, width * array.offset)
-    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return starts.astype(np.int64, copy=False), bytes_
 
 
 def finish(numbers: Hashes) -> Hashes:

@@ -244,7 +244,9 @@ def texts_of(values: list[str]) -> pa.Array:
 
 def text_bytes(array: pa.Array) -> tuple[Bytes, Integers]:
     """Return the bytes of all strings or binary values, and where each begins; then their end."""
-    is_wide = pa.types.is_large_string(array.type)
+    is_wide = not (pa.types.is_string(array.type) or pa.types.is_binary(array.type))
+    if is_wide and not pa.types.is_large_string(array.type):
+        array = array.cast(pa.large_binary())
     _, offset_buffer, data = array.buffers()
     offsets = np.frombuffer(offset_buffer or bytes(8), np.int64 if is_wide else np.int32)
     offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
@@ -252,7 +254,7 @@ def text_bytes(array: pa.Array) -> tuple[Bytes, Integers]:
 
 
 def flags_of(column: pa.Array | pa.ChunkedArray) -> Flags:
-    """Return booleans without nulls as a NumPy array."""
+    """Return booleans as a NumPy array; the values of nulls have no meaning."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return np.concatenate([np.zeros(0, np.bool_), *map(_flags, chunks)])
 
@@ -260,6 +262,7 @@ def flags_of(column: pa.Array | pa.ChunkedArray) -> Flags:
 def _flags(array: pa.Array) -> Flags:
     if not len(array):
         return np.zeros(0, np.bool_)
-    bits = np.frombuffer(array.buffers()[1], np.uint8)
-    last = array.offset + len(array)
-    return np.unpackbits(bits, count=last, bitorder="little")[array.offset :].view(np.bool_)
+    start, skipped = divmod(array.offset, 8)
+    packed = np.frombuffer(array.buffers()[1], np.uint8)[start:]
+    bits = np.unpackbits(packed, count=skipped + len(array), bitorder="little")
+    return bits[skipped:].view(np.bool_)

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.numpy_types import Bytes, Flags, Floats, Integers
-from deltactl.parquet.hashes import INTEGERS, view_bytes
+from deltactl.parquet.hashes import INTEGERS
+from deltactl.protocol.arrow_schemas import text_bytes
 from deltactl.protocol.stats import FieldPath
 
 ROUNDS: Final = 5
@@ -157,7 +158,7 @@ def _text_positions(points: pa.Array) -> Floats:
 
 def bytes_matrix(array: pa.Array, start: int, count: int) -> Bytes:
     """Return ``count`` bytes of each string from a place on; zeros after its end."""
-    starts, data = view_bytes(array)
+    data, starts = text_bytes(array)
     found = np.zeros((len(array), count), np.uint8)
     columns = np.arange(start, start + count)
     # In parts: the indices take eight times the memory of the bytes.
