@@ -54,14 +54,10 @@ def live_rows(files: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(num_records(files["stats"]), pc.fill_null(deleted, 0))
 
 
-def count_changes(commits: ParsedCommits) -> dict[int, CommitChange]:
-    """Return what each commit changed, by version."""
-    return _count_commits(commits.adds, commits.removes, commits.versions)
-
-
-def _count_commits(
+def count_changes(
     added: pa.Table, removed: pa.Table, versions: Iterable[int]
 ) -> dict[int, CommitChange]:
+    """Return what each commit changed, by version."""
     sides = _count_by_commit(added), _count_by_commit(removed)
     changes = {}
     for version in versions:
@@ -179,7 +175,7 @@ class SelectedChanges:
         added = commits.adds.filter(self._is_selected(commits.adds["partition_values"]))
         removed = commits.removes.filter(self._is_selected(commits.removes["partition_values"]))
         versions = {*added["version"].to_pylist(), *removed["version"].to_pylist()}
-        self.found |= _count_commits(added, removed, versions)
+        self.found |= count_changes(added, removed, versions)
         removed = removed if self._open is None else pa.concat_tables([self._open, removed])
         removed = _with_rows(removed, added)
         unknown: list[int] = []

@@ -121,7 +121,7 @@ class ChangeCounter(Visitor):
         """Count the file actions of commits."""
         from deltactl.log.commits.changes import count_changes
 
-        counted = count_changes(commits)
+        counted = count_changes(commits.adds, commits.removes, commits.versions)
         for commit, version in zip(commits.commits, commits.versions, strict=True):
             self.changes[version] = _change_with_rows(counted[version], commit.info)
 

@@ -24,23 +24,14 @@ _TOKEN: Final = re.compile(
 )
 
 
-def build_like(operand: Operand, pattern: Constant, escape: str) -> Likeness:
-    """Return LIKE as a term.
+def build_pattern(
+    operand: Operand, word: Literal["LIKE", "RLIKE"], pattern: Constant, escape: str = "\\"
+) -> Likeness:
+    """Return LIKE or RLIKE as a term.
 
     Raises:
         PredicateError: the pattern is invalid, or the operand has no canonical string form.
     """
-    return _build(operand, "LIKE", pattern, escape)
-
-
-def build_rlike(operand: Operand, pattern: Constant) -> Likeness:
-    """Return RLIKE as a term; see :func:`build_like`."""
-    return _build(operand, "RLIKE", pattern, "\\")
-
-
-def _build(
-    operand: Operand, word: Literal["LIKE", "RLIKE"], pattern: Constant, escape: str
-) -> Likeness:
     text = as_text(operand, word)
     if pattern.text is None:
         return Likeness(text, word, pattern, None, escape)

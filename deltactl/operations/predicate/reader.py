@@ -22,7 +22,7 @@ from deltactl.operations.predicate.literals import (
     fit_constant,
     ill_fitting,
 )
-from deltactl.operations.predicate.patterns import build_like, build_rlike
+from deltactl.operations.predicate.patterns import build_pattern
 from deltactl.operations.predicate.sql import (
     FORMS_HINT,
     QUOTING_HINT,
@@ -253,7 +253,8 @@ class PredicateReader:
             raise refuse(node)
         if escape.kind != "string" or escape.text is None or len(escape.text) != 1:
             raise PredicateError(f"ESCAPE takes a single character, not {escape.sql[:80]}")
-        term = build_like(self._tested(like.this), self._constant(like.expression), escape.text)
+        tested, pattern = self._tested(like.this), self._constant(like.expression)
+        term = build_pattern(tested, "LIKE", pattern, escape.text)
         # `read` takes the negation of the inner node from the outer one.
         negated ^= like is not node and bool(like.args.get("negate"))
         return Negation(term) if negated else term
@@ -261,7 +262,7 @@ class PredicateReader:
     def _read_rlike(self, node: Any) -> Term:
         if node.args.get("flag") is not None:
             raise refuse(node)
-        return build_rlike(self._tested(node.this), self._constant(node.expression))
+        return build_pattern(self._tested(node.this), "RLIKE", self._constant(node.expression))
 
     def _value(self, node: Any) -> Operand | Constant:
         """Return a column, a function of one, or a literal."""

@@ -39,7 +39,8 @@ def test_rows_of_a_commit_are_counted_by_the_rule_of_num_records(
     }
     commit = CommitBytes(commit_path(0), json.dumps({"add": add}).encode() + b"\n")
     (parsed,) = parse_commits([commit])
-    assert count_changes(parsed)[0].added.num_rows == rows
+    counted = count_changes(parsed.adds, parsed.removes, parsed.versions)
+    assert counted[0].added.num_rows == rows
 
 
 @pytest.mark.parametrize("together", [True, False])
