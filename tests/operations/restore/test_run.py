@@ -520,9 +520,7 @@ def test_files_with_row_ids_of_another_time_are_refused() -> None:
 
 
 def test_row_ids_that_moved_rows_have_too_are_told() -> None:
-    builder = partitioned(
-        features=["rowTracking"], properties={"delta.enableRowTracking": "true"}
-    )
+    builder = partitioned(features=["rowTracking"], properties={"delta.enableRowTracking": "true"})
     warnings: list[str] = []
     restore(builder.store, 2, warnings, where="p = 'a'")  # it adds nothing
     restore(builder.store, 3, warnings, where="p = 'a'")  # the other partitions are the same
