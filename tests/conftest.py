@@ -29,6 +29,9 @@ REPOSITORY = Path(__file__).parent.parent
 # child as soon as it closes their descriptors: the next Java of the process would not start.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
+# As the program does. Late in a run, a full collection takes seconds.
+gc.set_threshold(200_000, 50, 50)
+
 # Shared machines stall at times: a slow example is no bug.
 settings.register_profile("deltactl", deadline=None)
 settings.load_profile("deltactl")
@@ -80,6 +83,22 @@ _SERVERS = {"object_servers", "cluster_address", "delta_spark"}
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests, which stay to the end."""
     gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Find unclosed connections to servers before tests that do not expect them."""
+    if item.get_closest_marker("servers") and not (
+        nextitem and nextitem.get_closest_marker("servers")
+    ):
+        gc.collect(1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Let pytest, which collects five times, and the interpreter look at what is new alone."""
+    gc.collect(1)
     gc.freeze()
 
 

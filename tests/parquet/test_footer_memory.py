@@ -23,6 +23,7 @@ ROUNDS = 40
 @pytest.fixture(autouse=True)
 def resting_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(footer_bytes, "MAX_WAITING_BYTES", 4_000)
+    gc.freeze()  # what other tests left is not looked through each time
     gc.disable()
     yield
     gc.enable()

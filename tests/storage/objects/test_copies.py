@@ -67,6 +67,7 @@ def test_a_listing_that_says_otherwise_ends_a_copy(folder: Path) -> None:
 
 
 def test_copies_go_with_their_store(folder: Path) -> None:
+    gc.freeze()  # what other tests left is not looked through
     copies = ListedCopies()
     copies.note("_delta_log", [listed()])
     opened(copies, Downloads()).close()
@@ -80,6 +81,7 @@ def test_a_download_that_fails_leaves_nothing(folder: Path) -> None:
     def fail(path: str) -> None:
         raise OSError("cut off")
 
+    gc.freeze()
     copies = ListedCopies()
     copies.note("_delta_log", [listed()])
     with pytest.raises(OSError, match="cut off") as failure:
