@@ -367,6 +367,21 @@ def fault_points(
             yield at
 
 
+class States:
+    """What is in stores after each fault: equal contents need no second look."""
+
+    def __init__(self, *stores: MemoryStore) -> None:
+        self._stores = stores
+        self._seen = set[tuple[frozenset[tuple[str, bytes]], ...]]()
+
+    def is_new(self) -> bool:
+        """Whether the contents were not seen before; from now on they are."""
+        found = tuple(frozenset(store.contents().items()) for store in self._stores)
+        known = found in self._seen
+        self._seen.add(found)
+        return not known
+
+
 class FaultyStore(InterceptingStore):
     """Fails as ``faults`` say. Threads and stores opened later by address share one count."""
 

@@ -28,6 +28,7 @@ from tests.support.stores import (
     Fault,
     FaultyStore,
     MemoryStore,
+    States,
     fault_points,
     fresh_store,
     opened_as,
@@ -117,7 +118,7 @@ def test_what_fails_at_any_call_leaves_before_or_after(
     faulty = FaultyStore(store)
     assert run(faulty).files_added
     points = list(fault_points(faulty.calls, when, action))
-    failures = 0
+    failures, states = 0, States(store)
     for at in points:
         store.restore(before)
         try:
@@ -130,8 +131,9 @@ def test_what_fails_at_any_call_leaves_before_or_after(
             assert ids(store) == [1, 2]
         found = store.contents()
         assert {name: found[name] for name in before} == before
-        run(store)  # the next run completes what was not done, and doubles nothing
-        assert ids(store) == [1, 2]
+        if states.is_new():
+            run(store)  # the next run completes what was not done, and doubles nothing
+            assert ids(store) == [1, 2]
     # The put of the commit, and the looks at it and after it, are repeated.
     assert failures >= (len(points) if action == "crash" else len(points) - 3)
 

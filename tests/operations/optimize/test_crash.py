@@ -8,7 +8,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from tests.support.stores import (
     Fault,
     FaultyStore,
     MemoryStore,
+    States,
     fault_points,
     fresh_store,
     opened_as,
@@ -46,14 +47,7 @@ class Scene:
     before: dict[str, bytes]
     rows: Counter[Any]
     version: int
-    seen: set[frozenset[tuple[str, bytes]]] = field(default_factory=set)
-
-    def is_new(self) -> bool:
-        """Whether no earlier fault left the same files."""
-        found = frozenset(self.store.contents().items())
-        known = found in self.seen
-        self.seen.add(found)
-        return not known
+    states: States
 
     def reset(self) -> None:
         self.store.restore(self.before)
@@ -73,7 +67,7 @@ def set_scene(*features: str) -> Scene:
     builder.checkpoint()
     builder.hint(builder.version)
     builder.delete_rows(paths[0], [1, 3])
-    return Scene(store, store.contents(), multiset(builder.rows()), builder.version)
+    return Scene(store, store.contents(), multiset(builder.rows()), builder.version, States(store))
 
 
 def optimize(store: Store, options: OptimizeOptions = OPTIONS) -> OptimizeReport:
@@ -135,7 +129,7 @@ def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, wh
         faulty = FaultyStore(scene.store, Fault(at, "crash", when))
         with opened_as(faulty), pytest.raises(Crash):
             optimize(faulty, options)
-        if scene.is_new():
+        if scene.states.is_new():
             assert_whole(scene)
             finish(scene, options)
         scene.reset()
@@ -175,7 +169,7 @@ def test_an_error_at_any_call_is_reported_and_leaves_before_or_after(
                 told = optimize(faulty, options)
             except DeltactlError as error:
                 told = error
-        if scene.is_new():
+        if scene.states.is_new():
             assert_whole(scene)
         method, name = calls[at - 1]
         committed = Table(scene.store.uri, store=scene.store).snapshot().version - scene.version

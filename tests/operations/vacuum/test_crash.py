@@ -8,7 +8,7 @@ from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.operations.vacuum.undo import undo_vacuum
 from tests.support.clock import FixedClock
-from tests.support.stores import Crash, Fault, FaultyStore, fault_points
+from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points
 from tests.support.vacuum_scenes import NOW, Scene
 
 pytestmark = pytest.mark.thorough
@@ -37,14 +37,7 @@ class Stage:
         self.cloned_rows = len(self.clone.live_rows())
         self.needed = scene.needed(scene.builder.version) | {cloned, vector}
         self.planned = set(scene.plan())
-        self.seen = set[frozenset[tuple[str, bytes]]]()
-
-    def is_new(self) -> bool:
-        """Whether no earlier fault left the same files."""
-        found = frozenset(self.scene.store.contents().items())
-        known = found in self.seen
-        self.seen.add(found)
-        return not known
+        self.states = States(scene.store)
 
     def reset(self) -> None:
         self.scene.clock = FixedClock(NOW)  # for the same ids again
@@ -85,7 +78,7 @@ def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -
             stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
             )
-        if stage.is_new():
+        if stage.states.is_new():
             stage.assert_valid()
             if not options.get("quarantine"):
                 stage.scene.vacuum()
@@ -115,7 +108,7 @@ def test_an_error_at_any_call_is_reported_and_harms_nothing(
         else:
             gone = {n for n in stage.before if n not in stage.scene.store.contents()}
             assert report.files_removed <= len(gone), calls[at - 1]
-        if stage.is_new():
+        if stage.states.is_new():
             stage.assert_valid()
         stage.reset()
 
