@@ -471,6 +471,7 @@ PROMISES = (
     copies_files_whole, reads_what_was_put, takes_strange_names, absent_names_are_not_found,
     folders_are_no_files, lists_sorted_by_bytes_from_start, lists_nothing_of_what_is_absent,
     walks_every_file_once, tells_size_and_time, reads_many_in_order, reads_ranges,
+    reads_facts_and_last_bytes,
     opens_for_random_access, writes_through_open_output, puts_many,
     puts_no_more_once_its_files_raise, puts_many_only_below_the_root, replaces_whole_or_not_at_all,
     writes_parquet, puts_only_if_absent, one_thread_wins, deletes_many, refuses_to_leave_the_root,
