@@ -13,14 +13,14 @@ import pytest
 from hypothesis import settings
 
 from tests.support.delta_spark import delta_spark
-from tests.support.object_store_fixtures import object_servers, root, server, short_pauses
+from tests.support.object_store_fixtures import object_servers, proxy, root, server, short_pauses
 from tests.support.spark_cluster import cluster, cluster_address, cluster_folder, cluster_ui
 from tests.support.stores import forgetting_fresh_stores
 
 # For all tests of a process, wherever they are: where they are imported, there they are again.
 __all__ = [
     "cluster", "cluster_address", "cluster_folder", "cluster_ui", "delta_spark", "object_servers",
-    "root", "server", "short_pauses",
+    "proxy", "root", "server", "short_pauses",
 ]  # fmt: skip
 
 REPOSITORY = Path(__file__).parent.parent

@@ -150,16 +150,16 @@ def test_texts_of_a_table_do_nothing(tmp_path: Path) -> None:
     assert [row.count("|") for row in rows] == [4, 4, 4]
 
 
-@pytest.mark.parametrize(
-    "name", [f"t {OLD_FORM}", "t\n::set-output name=json::x", "t%0A::x", "t\r::x"]
-)
-def test_names_of_tables_are_no_commands(tmp_path: Path, name: str) -> None:
-    table = make_table(tmp_path / name)
-    (table / "_delta_log" / "_last_checkpoint").write_text("{")
-    step = run_step(tmp_path, f"check './{name}' './nowhere {name}'")
+def test_names_of_tables_are_no_commands(tmp_path: Path) -> None:
+    names = [f"t {OLD_FORM}", "t\n::set-output name=json::x", "t%0A::x", "t\r::x"]
+    for name in names:
+        table = make_table(tmp_path / name)
+        (table / "_delta_log" / "_last_checkpoint").write_text("{")
+    words = (f"'./{name}' './nowhere {name}'" for name in names)
+    step = run_step(tmp_path, f"check {' '.join(words)}")
     assert step.status == 1
     lines = step.out.splitlines()
-    assert lines
+    assert len(lines) >= len(names)
     assert all(line.startswith(("::error title=", "::warning title=")) for line in lines)
     assert Path(step.outputs["json"]).name == "result.json"
 

@@ -11,6 +11,7 @@ import pytest
 from deltactl.log.committers import settle
 from deltactl.storage.network import retry
 from deltactl.storage.objects import connect
+from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
 
 UNCLOSED_SESSIONS = [
@@ -95,6 +96,13 @@ def object_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers
 def server(object_servers: Servers, request: pytest.FixtureRequest) -> ObjectServer:
     """The server whose kind the test is parametrized with, indirectly."""
     return object_servers.get(request.param)
+
+
+@pytest.fixture
+def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
+    """Faults between a test and the server."""
+    with fault_proxy(server.endpoint) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -188,6 +188,7 @@ from deltactl.engine.base import Task
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.engine.spark.session import SparkSettings, spark_session
 from deltactl.errors import EngineUnavailableError
+from tests.support.spark_servers import JAVA_OPTIONS
 from tests.support.spark_ui import read_ui
 
 def work(payload, attempt):
@@ -195,6 +196,7 @@ def work(payload, attempt):
 
 keys = ("azure.account.key.a.dfs.core.windows.net", "azure.sas.c.a.blob", "s3a.secret.key")
 conf = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+conf |= {"spark.driver.extraJavaOptions": JAVA_OPTIONS, "spark.sql.codegen.wholeStage": "false"}
 conf |= {f"spark.hadoop.fs.{key}": "hush-hush-4711" for key in keys}
 with spark_session(SparkSettings(master="local[1]", conf=conf), os.environ) as session:
     engine = SparkEngine(session)

@@ -1,14 +1,13 @@
 """How many requests commands need, counted by a proxy on the way to the server."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from deltactl import Table
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.open import open_store
-from tests.support.fault_proxy import FaultProxy, fault_proxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import Column, TableBuilder
@@ -16,12 +15,6 @@ from tests.support.table_builder import Column, TableBuilder
 pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
-
-
-@pytest.fixture
-def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
-    with fault_proxy(server.endpoint) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What goes wrong with object stores is said in words that help, and ends with exit 8."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from deltactl import Table
@@ -14,19 +12,13 @@ from deltactl.errors import (
 )
 from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
-from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
+from tests.support.fault_proxy import Answer, FaultProxy, Rule
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
-
-
-@pytest.fixture
-def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
-    with fault_proxy(server.endpoint) as proxy:
-        yield proxy
 
 
 def fail(address: str, options: dict[str, str]) -> StorageError:

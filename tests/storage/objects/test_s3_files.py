@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,19 +15,13 @@ from deltactl.storage.objects.connect import find_service
 from deltactl.storage.open import open_store
 from deltactl.storage.providers import S3
 from deltactl.storage.secrets import secret_values
-from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
+from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 
 pytestmark = UNCLOSED_SESSIONS
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 MIB = 1 << 20
-
-
-@pytest.fixture
-def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
-    with fault_proxy(server.endpoint) as proxy:
-        yield proxy
 
 
 def files(**options: str) -> Any:
