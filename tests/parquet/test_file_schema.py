@@ -67,12 +67,6 @@ def test_an_arrow_type_becomes_a_delta_type(array: pa.Array, expected: str) -> N
     ]
 
 
-def test_int96_is_an_instant() -> None:
-    table = pa.table({"a": pa.array([1], pa.timestamp("us"))})
-    found = schema_of(table, use_deprecated_int96_timestamps=True)
-    assert render_type(found.struct.fields[0].type) == "timestamp"
-
-
 def test_nanoseconds_are_reported() -> None:
     nanos = pa.array([1], pa.timestamp("ns"))
     assert schema_of(

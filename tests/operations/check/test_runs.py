@@ -113,12 +113,6 @@ def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> 
     assert total(Depth.DATA) == 0
 
 
-def test_a_commit_is_read_once() -> None:
-    store = CountingStore(memory_of(table()))
-    run(store)
-    assert store.names["read_many"].count("_delta_log/00000000000000000002.json") <= 2
-
-
 def test_few_files_among_many_are_asked_for() -> None:
     """Where a folder holds much else, listing it would cost more than it saves."""
     memory = MemoryStore("memory://check/crowded")

@@ -585,18 +585,6 @@ def test_requests_are_few() -> None:
     assert sorted(counting.names["stat_many"]) == sorted([paths[0], "x.parquet"])
 
 
-def test_a_plan_reads_each_commit_once() -> None:
-    scene = Scene()
-    paths = scene.append(30, "a", "b", "c")
-    scene.remove(20, paths[0])
-    scene.append(3)
-    counting = CountingStore(scene.store)
-    assert scene.vacuum(counting, dry_run=True).plan.horizon is not None
-    commits = [commit_path(version) for version in range(scene.builder.version + 1)]
-    assert sorted(counting.names["read_many"]) == commits
-    assert not set(commits) & set(counting.names["read"])
-
-
 def test_the_horizon_shows_what_ends_and_what_it_costs() -> None:
     scene = Scene()
     keep, first = scene.append(60, "a", "b")

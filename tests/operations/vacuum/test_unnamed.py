@@ -22,7 +22,6 @@ from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.run import run_on
-from tests.support.stores import CountingStore
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
@@ -222,11 +221,3 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
     assert sorted(DeltaTable(root).to_pyarrow_table()["id"].to_pylist()) == list(range(8))
     rows = connect_duckdb().execute(f"SELECT id FROM delta_scan('{root}') ORDER BY id").fetchall()
     assert rows == [(number,) for number in range(8)]
-
-
-def test_commits_are_read_once(written: Path) -> None:
-    store = CountingStore(LocalStore(str(written)))
-    options = VacuumOptions(mode="full", max_orphan_fraction=1.0)
-    run_on(store, partial(vacuum_table, orphans="named"), options, warn=pytest.fail, dry_run=True)
-    commits = [name for name in store.names["read_many"] if name.endswith(".json")]
-    assert len(commits) == len(set(commits)) == 3
