@@ -313,7 +313,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _classes(hint: Any) -> Iterator[type]:
-    """The classes of deltactl in a type."""
     if isinstance(hint, type) and hint.__module__.startswith("deltactl."):
         yield hint
     parts = hint if isinstance(hint, list) else get_args(hint)

@@ -40,7 +40,6 @@ class Find:
 
     @property
     def name(self) -> str:
-        """A file name."""
         return f"{self.kind}-{sha256(self.key.encode()).hexdigest()[:8]}"
 
 

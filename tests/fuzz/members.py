@@ -236,7 +236,6 @@ class Case:
         return f"{self.form} {'.'.join(map(str, self.path))} {self.value}"
 
     def write(self, root: Path) -> None:
-        """Write the table."""
         base = copy.deepcopy(_base(self.form))
         node: Any = base[self.file][self.place]
         for key in self.path[:-1]:

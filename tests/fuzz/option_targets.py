@@ -169,17 +169,14 @@ def _run_inventory(ending: str, data: bytes) -> None:
 
 
 def run_inventory_csv(data: bytes) -> None:
-    """An inventory as CSV."""
     _run_inventory("csv", data)
 
 
 def run_inventory_parquet(data: bytes) -> None:
-    """An inventory as Parquet."""
     _run_inventory("parquet", data)
 
 
 def run_inventory_orc(data: bytes) -> None:
-    """An inventory as ORC."""
     _run_inventory("orc", data)
 
 

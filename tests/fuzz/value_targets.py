@@ -220,7 +220,6 @@ def run_vector_file(data: bytes) -> None:
 
 
 def run_bitmap(data: bytes) -> None:
-    """A serialised bitmap."""
     _use_bitmap(decode_bitmap(data))
 
 

@@ -127,7 +127,6 @@ _ROOTS: Final = (*("table",) * 12, "é", "a%20b", "x+y")
 
 
 def make_history(seed: int, writers: Writers, length: int) -> History:
-    """The history of a seed."""
     chance = random.Random(f"{writers} {seed}")
     creator = _choose_creator(chance, writers)
     # What delta-rs cannot write, no history of both should have too often.

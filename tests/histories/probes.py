@@ -42,7 +42,6 @@ class Probe:
     expected: int
 
     def sql(self, dialect: Dialect) -> str:
-        """The condition."""
         name = dialect.name(self.field.name)
         if self.value is None:
             return f"{name} IS NULL"

@@ -86,7 +86,6 @@ def make_pools(seed: int, schema: pa.Schema, partition_by: Sequence[str]) -> Poo
 
 
 def partition_value(chance: random.Random, arrow: pa.DataType) -> Any:
-    """A value of a partition column."""
     if pa.types.is_string(arrow):
         return chance.choice(PARTITION_TEXTS)
     value = _value(chance, arrow, nullable=True)
@@ -173,7 +172,6 @@ def sql_text(text: str, *, backslashes: bool) -> str:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The columns in Arrow."""
     return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in columns])
 
 

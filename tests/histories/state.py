@@ -61,7 +61,6 @@ class Dialect:
         return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
 
     def literal(self, value: Any, arrow: pa.DataType) -> str:
-        """A value."""
         if value is None:
             return "NULL"
         if isinstance(value, bool):

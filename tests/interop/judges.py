@@ -33,7 +33,6 @@ def count_with_delta_rs(path: Path) -> int:
 
 
 def rows_with_delta_rs(path: Path) -> list[dict[str, Any]]:
-    """The rows that delta-rs reads."""
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 

@@ -89,7 +89,6 @@ class Case:
 
 @pytest.fixture(scope="module")
 def cases(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """The table of each case."""
     root = tmp_path_factory.mktemp("cases")
     tables = {case: make(case, root / f"{number}") for number, case in enumerate(CASES)}
     scans = [

@@ -225,7 +225,6 @@ def compare_history(spark: SparkSession, table: MatrixTable, path: Path) -> Iter
 
 
 def show_properties(spark: SparkSession, path: Path) -> list[tuple[str, str]]:
-    """All properties of a table."""
     found = spark.sql(f"SHOW TBLPROPERTIES {table_name(path)}").collect()
     return sorted((row.key, row.value) for row in found)
 
@@ -309,7 +308,6 @@ def without_version(row: str) -> str:
 
 
 def key_of(row: str) -> int:
-    """The id of a row."""
     return int(json.loads(row)["id"])
 
 

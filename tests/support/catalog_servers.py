@@ -52,7 +52,6 @@ class UnityServer:
         return answer.status, json.loads(answer.data or b"null")
 
     def add_catalog(self, catalog: str, schema: str) -> None:
-        """Create a catalog and a schema in it."""
         self.send("/catalogs", name=catalog)
         self.send("/schemas", name=schema, catalog_name=catalog)
 

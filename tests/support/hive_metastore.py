@@ -48,7 +48,6 @@ class HiveSpark:
         return rows
 
     def stop(self) -> None:
-        """End it."""
         self._process.communicate()
 
 

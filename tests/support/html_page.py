@@ -19,7 +19,6 @@ class Node:
 
     @property
     def text(self) -> str:
-        """All text inside."""
         return "".join(c if isinstance(c, str) else c.text for c in self.children)
 
     def all(self, tag: str | None = None) -> Iterator[Node]:

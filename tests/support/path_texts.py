@@ -77,7 +77,6 @@ class TextTable:
         return path.stat().st_size
 
     def add(self, text: str, ids: tuple[int, ...] = (1, 2, 3), p: str = "é") -> int:
-        """Commit an ``add`` with this text."""
         size = self.write_file(self.name_of(text), ids)
         self.history.append(("add", text))
         stats = json.dumps({"numRecords": len(ids)})
@@ -87,7 +86,6 @@ class TextTable:
         )
 
     def remove(self, text: str, p: str = "é", operation: str = "DELETE", **info: Any) -> int:
-        """Commit a ``remove`` with this text."""
         self.history.append(("remove", text))
         body = {"path": text, "deletionTimestamp": 0, "dataChange": True}
         values = {"extendedFileMetadata": True, "partitionValues": {"p": p}, "size": 1}

@@ -49,7 +49,6 @@ def named_options(text: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def flags() -> dict[str, set[str]]:
-    """The flags of each command."""
     program = describe_program(build_group())
     return {
         doc.name: {name for described in doc.options for name in described.names}

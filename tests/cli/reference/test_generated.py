@@ -1,5 +1,6 @@
 """Completions and manual pages: fresh, rendered by man, and loaded by real shells."""
 
+import functools
 import os
 import pty
 import re
@@ -95,6 +96,7 @@ def test_a_manual_page_renders(name: str) -> None:
         assert "EXIT STATUS" in done.stdout
 
 
+@functools.cache
 def _has_man() -> bool:
     """Whether there is a man that shows pages: images of containers have one that declines to."""
     if shutil.which("man") is None:

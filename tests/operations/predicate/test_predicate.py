@@ -412,12 +412,15 @@ def test_names_that_differ_by_case_alone_are_distinguished() -> None:
         "i = " + "[" * 10_000,
         "i = " + "cast(" * 5_000 + "1" + " as int)" * 5_000,
     ],
+    ids=lambda text: text[:12],
 )
 def test_deep_nesting_is_refused(text: str) -> None:
     assert "nested more than" in refusal(text)
 
 
-@pytest.mark.parametrize("text", ["i = " + "1+" * 20_000 + "1", "i" + " = 1" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["i = " + "1+" * 20_000 + "1", "i" + " = 1" * 10_000], ids=["plus", "equal"]
+)
 def test_long_chains_are_refused_in_peace(text: str) -> None:
     assert "|" in refusal(text)
 

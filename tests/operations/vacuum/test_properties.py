@@ -142,7 +142,6 @@ def test_no_plan_holds_what_a_version_needs(
 
 
 def count_checkpoints(scene: Scene) -> int:
-    """Checkpoints in the log."""
     return sum(".checkpoint" in name for name in scene.store.contents())
 
 

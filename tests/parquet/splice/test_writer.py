@@ -43,8 +43,6 @@ from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import opened_as
 
-_STORED_ALIKE = {"pyarrow with indexes", "pyarrow with Bloom filters", "delta-rs"}
-
 
 def _stats(folder: Path) -> Any:
     lines = (folder / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
