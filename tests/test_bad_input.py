@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -53,6 +53,13 @@ def names_in(folder: Path) -> list[str]:
 
 def listing(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def ensure_kept(place: Path, before: dict[str, bytes], path: str) -> None:
+    """No file was changed or deleted, and the table still has the one that cannot be read."""
+    assert before.items() <= listing(place).items()
+    snapshot = Table(str(place / "t"), warn=lambda message: None).snapshot()
+    assert unquote(path) in snapshot.files["path"].to_pylist()
 
 
 @pytest.fixture
@@ -286,7 +293,7 @@ def test_a_broken_data_file_is_named_and_nothing_lost(
     ran = deltactl("optimize", place / "t")
     assert ran.code == 1, ran.err
     assert victim in ran.err
-    assert listing(place) == before
+    ensure_kept(place, before, victim)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +363,7 @@ def test_an_absurd_deletion_vector_is_an_error(
     before = listing(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 7, 8), ran.err
-    assert listing(place) == before
+    ensure_kept(place, before, add["add"]["path"])
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2**62])
@@ -490,7 +497,7 @@ def test_paths_out_of_the_root_are_refused(place: Path, deltactl: Cli, path: str
     before = listing(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 6, 8), ran.err
-    assert listing(place) == before
+    ensure_kept(place, before, path)
 
 
 def test_an_absolute_path_is_read_and_never_written(place: Path, deltactl: Cli) -> None:

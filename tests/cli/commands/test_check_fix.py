@@ -142,7 +142,7 @@ def test_missing_files(cli: RunCli, lost: TableBuilder) -> None:
     done = json.loads(cli(*words, "--yes", "--expect-files", "1", "-o", "json").out)
     assert (done["version_after"], done["result"]["files_removed"]) == (3, 1)
     assert cli(*words, "--yes").out.startswith("Nothing to fix in version 3\n")
-    assert "error: deletion vector 'deletion_vector_" in cli("optimize", "events").err
+    assert "deletion vector 'deletion_vector_" in cli("optimize", "events").err
 
 
 def test_missing_vectors(cli: RunCli, lost: TableBuilder) -> None:
