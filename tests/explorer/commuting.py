@@ -25,7 +25,7 @@ Proof that the search has learned enough, by contradiction:
 No order is infinite, so no call is put off forever.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from tests.explorer.programs import Node
@@ -61,15 +61,28 @@ class Meetings:
         if node.learned or node.call is None:
             return
         node.learned = True
-        call = node.call._replace(data=-1)
-        at: Node | None = node
-        while at is not None and call not in at.future:
-            at.future.add(call)
+        self._tell(node, {node.call._replace(data=-1)})
+
+    def join(self, joined: list[tuple[Node, Node]]) -> None:
+        """Let the second parents of nodes know what follows from these."""
+        while joined:
+            node, parent = joined.pop()
+            self._tell(parent, node.future)
+
+    def _tell(self, node: Node, calls: Set[Call]) -> None:
+        waiting = [(node, calls)]
+        while waiting:
+            at, told = waiting.pop()
+            new = told - at.future
+            if not new:
+                continue
+            at.future |= new
             for (other, exists), commutes in at.verdicts.items():
-                if commutes and self._meet(other, call, exists):
+                if commutes and any(self._meet(other, call, exists) for call in new):
                     at.verdicts[other, exists] = False
                     self._wrong.append((at, other, exists))
-            at = at.parent
+            if at.parent is not None:
+                waiting += [(parent, new) for parent in (at.parent, *at.others)]
 
     def commutes(
         self, call: Call, world: int, others: Iterable[Node], late: Sequence[Call]

@@ -207,6 +207,8 @@ class Machine:
     def _answer(self, state: State, number: int, reply: Reply, world: int) -> State:
         tree, node = self.trees[number], state.nodes[number]
         child = tree.rest(tree.look(tree.child(node, reply)))
+        if self.meetings is not None:
+            self.meetings.join(tree.joined)
         begun = state.begun if state.begun[number] is None else _put(state.begun, number, None)
         state = state._replace(world=world, nodes=_put(state.nodes, number, child), begun=begun)
         return state if child.call is not None else _reconnect(state, number)

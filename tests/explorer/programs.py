@@ -3,6 +3,10 @@
 A program is deterministic: what it asks next follows from the answers it got. So a tree of answers
 holds everything it can ever do, and the real code runs only where the tree ends; the search over
 interleavings moves through trees of several programs.
+
+What a program does after a section of its code depends on the result of the section alone: see
+``as_section``. So its histories that end a section with one result lead to one node, and the code
+runs on from there once.
 """
 
 from __future__ import annotations
@@ -26,9 +30,10 @@ from deltactl.storage.write_guard import refuse_changes
 from tests.explorer.sim_catalog import CatalogStore, SimCatalog
 from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
-from tests.explorer.world import Call, Reply, Violation, Worlds
+from tests.explorer.world import OK, Call, Reply, Violation, Worlds
 
 _MOST_SESSIONS = 64
+_SECTION = frozenset({"enter", "leave"})  # marks, not requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ def owner_of(text: str) -> int | None:
 
 class _Clock:
     def __init__(self, ask: Callable[[Call], Reply], program: int) -> None:
-        self._ask, self._program, self._number = ask, program, 0
+        self._ask, self._program, self.num_ids = ask, program, 0
 
     def now_ms(self) -> int:
         now = self._ask(Call("clock")).value
@@ -108,8 +113,8 @@ class _Clock:
         return 0.0
 
     def new_id(self) -> str:
-        self._number += 1
-        return program_id(self._program, self._number)
+        self.num_ids += 1
+        return program_id(self._program, self.num_ids)
 
 
 def run_program(
@@ -123,6 +128,7 @@ def run_program(
     store = SimStore(worlds, ask)
     use_in_this_thread(store)
     clock = _Clock(ask, number)
+    store.num_ids = lambda: clock.num_ids
     try:
         outcome = program.run(_store_for(program, store, worlds, ask, clock), clock)
     except CommitOutcomeUnknownError:
@@ -156,7 +162,8 @@ class Node:
     """A point in a program's life: what it asks next, or how it ended.
 
     ``future`` is what was seen to be asked from here on, ``verdicts`` whether it lets a call of
-    somebody else commute: see ``commuting``.
+    somebody else commute: see ``commuting``. ``section`` is where the section began that a node is
+    in, ``results`` has the nodes after it; those have ``others``, all parents but one.
     """
 
     parent: Node | None = None
@@ -171,6 +178,9 @@ class Node:
     learned: bool = False
     future: set[Call] = field(default_factory=set)
     verdicts: dict[tuple[Call, bool], bool] = field(default_factory=dict)
+    others: list[Node] = field(default_factory=list)
+    section: Node | None = None
+    results: dict[tuple[Call, int], Node] = field(default_factory=dict)
 
     def path(self) -> list[tuple[Call, Reply]]:
         """The calls so far with their answers."""
@@ -252,14 +262,18 @@ class Tree:
         self.root = Node()
         self.runs = 0
         self.dead = Node(known=True)
+        self.joined: list[tuple[Node, Node]] = []
         self._ends: dict[Outcome, Node] = {}
         self._live: OrderedDict[Node, _Session] = OrderedDict()
 
     def look(self, node: Node) -> Node:
-        """Make sure that the node's call or outcome is known."""
-        if not node.known:
-            self._grow(node)
-        return node
+        """Go on to where the program sends a request, or ends."""
+        while True:
+            if not node.known:
+                self._grow(node)
+            if node.call is None or node.call.op not in _SECTION:
+                return node
+            node = self.child(node, OK)
 
     def rest(self, node: Node) -> Node:
         """One node for all ways to the same end: nothing follows, so they do not differ."""
@@ -269,10 +283,25 @@ class Tree:
         """Where an answer leads."""
         found = node.children.get(reply)
         if found is None:
-            found = Node(node, reply, depth=node.depth + 1, clocks=node.clocks)
-            if node.call is not None and node.call.op == "clock":
-                found.clocks += 1
-            node.children[reply] = found
+            found = node.children[reply] = self._new_child(node, reply)
+        return found
+
+    def _new_child(self, node: Node, reply: Reply) -> Node:
+        call, section = node.call, node.section
+        assert call is not None
+        clocks = node.clocks + (call.op == "clock")
+        if call.op == "leave":
+            assert section is not None
+            known = section.results.get((call, clocks))
+            if known is not None:
+                known.others.append(node)
+                self.joined.append((known, node))
+                return known
+        after = {"enter": node, "leave": section and section.section}.get(call.op, section)
+        found = Node(node, reply, section=after, depth=node.depth + 1, clocks=clocks)
+        if call.op == "leave":
+            assert section is not None
+            section.results[call, clocks] = found
         return found
 
     def close(self) -> None:

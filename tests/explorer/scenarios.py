@@ -1,7 +1,7 @@
 """What is explored: who meets whom, over which table and which kind of store."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
@@ -10,7 +10,10 @@ import pyarrow as pa
 from deltactl.log.checkpoint import verify as checkpoint_verify
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.columns import CommitLines
-from deltactl.log.writing import concurrent_deletes
+from deltactl.log.committers.catalog_managed import CatalogManaged
+from deltactl.log.committers.dynamodb import DynamoDb
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing import concurrent_deletes, transaction
 from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.operations.check.fixes.options import Fix
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
@@ -36,10 +39,23 @@ from tests.explorer.scenes import (
     small_files,
     two_bins,
 )
-from tests.explorer.sim_store import explored_stores
+from tests.explorer.sim_store import as_section, explored_stores
 from tests.explorer.world import Call, Model, Reply, Rules, Worlds
 
 Make = Callable[[Scene], Program]
+# What committers keep and use later is the same in all answers: the id of the table, what a catalog
+# allows, and how addresses are spelled.
+SECTIONS: Sequence[tuple[object, str]] = (
+    (CatalogManaged, "tail"),
+    (CatalogManaged, "find"),
+    (CatalogManaged, "commit"),
+    (CatalogManaged, "_publish"),
+    (DynamoDb, "tail"),
+    (DynamoDb, "commit"),
+    (DeltaLog, "_list_once"),
+    (DeltaLog, "published_up_to"),
+    (transaction, "settle_commit"),
+)
 HOUR = 3_600_000
 _MOST_PARSED = 10_000
 RECOVERER = 90  # whose ids nobody at work has
@@ -117,6 +133,14 @@ def _recover(worlds: Worlds, world: int) -> int | None:
 
 
 @contextmanager
+def _sections() -> Iterator[None]:
+    with ExitStack() as stack:
+        for owner, name in SECTIONS:
+            stack.enter_context(as_section(owner, name))
+        yield
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Let the code under test stay on its thread, wait for nothing, and parse equal bytes once."""
     waits = {"sleep": tested.no_wait}
@@ -126,6 +150,7 @@ def one_thread() -> Iterator[None]:
 
     with (
         explored_stores(),
+        _sections(),
         patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
         # A file for each vector, which can be left behind.
         patch.object(concurrent_deletes, "_MOST_INLINE_BYTES", 0),

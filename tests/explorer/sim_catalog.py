@@ -75,8 +75,7 @@ class SimCatalog:
         data = self._request(Call("read", CATALOG)).value
         assert isinstance(data, int)
         known = json.loads(self._worlds.data(data))
-        commits = [StagedCommit(**it) for it in known["commits"]]
-        return Known(known["latest"], [it for it in commits if it.version > known["reported"]])
+        return Known(known["latest"], [StagedCommit(**it) for it in known["commits"]])
 
     def ratify(self, commit: StagedCommit) -> bool:
         """Ask for a next version; return ``False`` if too many are not published.

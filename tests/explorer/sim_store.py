@@ -10,7 +10,9 @@ import posixpath
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -49,6 +51,7 @@ class SimStore:
     def __init__(self, worlds: Worlds, ask: Ask) -> None:
         self._worlds, self._ask = worlds, ask
         self.trespasses: list[str] = []
+        self.num_ids: Callable[[], int] = lambda: 0
 
     def __repr__(self) -> str:
         return f"SimStore({self.uri!r})"
@@ -260,6 +263,34 @@ def _open(uri: str, options: Mapping[str, str]) -> Store:
     if store is None or store.uri != uri:
         raise StorageError(f"{uri} is not the explored table")
     return store
+
+
+@contextmanager
+def as_section(owner: object, name: str) -> Iterator[None]:
+    """Let the histories of a method that end alike be one, for what a program does later.
+
+    The method must not change an object that is used later, but for the ids of the clock. What it
+    returns or raises must be equal where its text is.
+    """
+    method = getattr(owner, name)
+
+    @wraps(method)
+    def marked(*args: object, **kwargs: object) -> object:
+        store: SimStore | None = getattr(_of_thread, "store", None)
+        if store is None:
+            return method(*args, **kwargs)
+        store._ask(Call("enter", name))
+        try:
+            result = method(*args, **kwargs)
+        except DeltactlError as error:
+            told = f"{type(error).__name__} {vars(error)}"
+            store._ask(Call("leave", name, other=f"{store.num_ids()} {told}"))
+            raise
+        store._ask(Call("leave", name, other=f"{store.num_ids()} {result!r}"))
+        return result
+
+    with patch.object(owner, name, marked):
+        yield
 
 
 def use_in_this_thread(store: SimStore) -> None:

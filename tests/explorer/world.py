@@ -202,8 +202,10 @@ class Worlds:
         match call.op:
             case "clock":
                 return Reply("", now_ms)
-            case "sync":
+            case "sync" | "enter" | "leave":
                 return OK
+            case "read" if call.name == CATALOG and entry is not None:
+                return Reply("", self._tell(json.loads(self._data[entry.data])))
             case "read":
                 return MISSING if entry is None else Reply("", entry.data)
             case "stat":
@@ -215,6 +217,11 @@ class Worlds:
             case "list" | "walk":
                 return self.listing(call, files)
         raise AssertionError(f"no such call: {call.op}")
+
+    def _tell(self, known: dict[str, Any]) -> int:
+        """What a catalog says of what it knows: it names no commit that is reported."""
+        commits = [it for it in known["commits"] if it["version"] > known["reported"]]
+        return self.keep(json.dumps({"latest": known["latest"], "commits": commits}).encode())
 
     def _ensure_commit_stays(self, call: Call, entry: Entry | None) -> None:
         if COMMIT.fullmatch(call.name) and entry is not None and entry.data != call.data:
