@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.explorer import scenarios
 from tests.explorer.__main__ import MODELS, stages_of
 from tests.explorer.jobs import Job, opened, search, tell, trusted_clock
 from tests.explorer.machine import Machine, State
@@ -128,9 +129,13 @@ def _all_ends(machine: Machine) -> set[object]:
     return ends
 
 
+def _stored(machine: Machine, world: int) -> object:
+    files = machine.worlds.files(world).items()
+    return frozenset((name, machine.worlds.data(entry.data)) for name, entry in files)
+
+
 def _end(machine: Machine, state: State) -> object:
-    files = machine.worlds.files(state.world).items()
-    stored = frozenset((name, machine.worlds.data(entry.data)) for name, entry in files)
+    stored = _stored(machine, state.world)
     return stored, state.dead, tuple(node.outcome for node in state.nodes)
 
 
@@ -159,6 +164,37 @@ def test_the_reduction_leaves_nothing_out(scenario: str, model: Model, faults: i
             explore(machine)
         machine.close()
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("scenario", "model", "faults"),
+    [
+        ("optimize against publication", "staged", 0),
+        ("optimize against append", "dynamodb", 0),
+    ],
+)
+def test_histories_that_become_one_had_the_same_future(
+    scenario: str, model: Model, faults: int
+) -> None:
+    with patch.object(scenarios, "SECTIONS", ()):
+        expected, runs = _ends_of(scenario, model, faults)
+    found, fewer = _ends_of(scenario, model, faults)
+    assert found == expected
+    assert fewer < runs
+
+
+def _ends_of(scenario: str, model: Model, faults: int) -> tuple[set[object], int]:
+    """Where nobody goes on, and the worlds on the way; how often real code ran."""
+    found: set[object] = set()
+    with one_thread(), trusted_clock():
+        machine = SCENARIOS[scenario].on(model, faults)
+        with (
+            patch.object(machine.checks, "end", lambda state: found.add(_end(machine, state))),
+            patch.object(machine.checks, "world", lambda world: found.add(_stored(machine, world))),
+        ):
+            runs = explore(machine).runs
+        machine.close()
+    return found, runs
 
 
 def _seen(machine: Machine, world: int) -> object:
