@@ -154,8 +154,15 @@ class Session(TableAccess):
         self._stack.close()
 
     def for_table(self, table: str, output: Output, jobs: int) -> Session:
-        """Return the session of one table of several, ``jobs`` of which run at a time."""
+        """Return the session of one table of several, ``jobs`` of which run at a time.
+
+        It has a run id of its own: the id is in the names of new files, and a sync copies files of
+        one table to another under the same names.
+        """
         session = copy(self)
+        session.run_id = SystemClock().new_id()
+        if output is not self.output:
+            output.log_fields["run_id"] = session.run_id
         session.table, session.output, session._jobs = table, output, jobs
         session._chosen, session._is_of_several, session.size_bytes = None, True, 0
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None

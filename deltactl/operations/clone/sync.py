@@ -251,6 +251,8 @@ def compare(
         return Update(current, plan, empty, empty, state, is_empty=True)
     theirs, ours = _keys(plan.files), _keys(current.files)
     added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
+    if not full:
+        _ensure_not_replaced(current, added)
     removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
     # A commit must not add and remove a file of the same path and vector.
     same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
@@ -264,6 +266,25 @@ def compare(
         state,
         is_empty,
     )
+
+
+def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:
+    """Refuse to replace files that versions of the clone need by files of the same names.
+
+    Raises:
+        SafetyError: there is such a file.
+    """
+    columns = ("path", "size_bytes")
+    for batch in (*current.file_batches(columns), *current.tombstone_batches(columns)):
+        sizes = batch["size_bytes"].take(pc.index_in(added["path"], value_set=batch["path"]))
+        is_other = pc.fill_null(pc.not_equal(sizes, added["size_bytes"]), False)
+        if len(names := added["path"].filter(is_other)):
+            raise SafetyError(
+                f"{current.store.uri} has other files with the names of {len(names):,} new files "
+                f"of the source, such as {names[0].as_py()!r}. Versions of the clone need them",
+                hint="Make a new clone in an empty directory. To replace these files, also in "
+                f"earlier versions of the clone, add {option('full', True)}.",
+            )
 
 
 def _copies_for(plan: ClonePlan, current: Snapshot, added: pa.Table) -> pa.Table:

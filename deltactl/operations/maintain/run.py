@@ -116,7 +116,10 @@ class Maintenance:
             )
         store, observation = log.store, self.observations[table]
         began = self._clock.monotonic()
-        holder = Holder.here(context.run_id or self._clock.new_id(), self._clock)
+        # Tables must not share an id: it is in the names of new files, and a sync of a clone copies
+        # files under the same names.
+        run_id = context.run_id if len(self.observations) == 1 else None
+        holder = Holder.here(run_id or self._clock.new_id(), self._clock)
         lease = hold_lease(store, RECORD, holder, clock=self._clock, warn=context.warn)
         work = TableWork(
             log, observation.facts, observation.policy, self.options, self.spending,

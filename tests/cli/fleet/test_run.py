@@ -346,3 +346,17 @@ def test_options_for_one_table_are_refused(
     ran = cli(args[0], "lake/*", *args[1:])
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {args[1]} can be used with one table only, ")
+
+
+@pytest.mark.parametrize("command", ["optimize", "maintain"])
+def test_new_files_of_two_tables_have_different_names(
+    cli: RunCli, tmp_path: Path, command: str
+) -> None:
+    """A sync of a clone copies files under the same names."""
+    for name in ("a", "b"):
+        builder = TableBuilder(tmp_path / name, [Column("id")])
+        builder.append(*([{"id": number}] for number in range(20)))
+    assert cli(command, str(tmp_path / "a"), str(tmp_path / "b")).code == 0
+    one, other = ({it.name for it in (tmp_path / name).glob("part-*")} for name in ("a", "b"))
+    assert len(one) == len(other) == 1
+    assert one.isdisjoint(other)

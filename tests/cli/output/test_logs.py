@@ -92,7 +92,7 @@ def test_lines_of_several_tables_name_the_table(fake_cli: RunCli) -> None:
         ("x/warn", "odd"),
         ("x/raise-ConflictError", "raise-ConflictError broke"),
     ]
-    assert len({line["run_id"] for line in lines(ran.err)}) == 1
+    assert len({line["run_id"] for line in lines(ran.err)}) == 2
 
 
 @pytest.mark.parametrize("args", [["--log-format", "json"], ["--log-format=json"], []])

@@ -1,6 +1,7 @@
 """``clone --deep --sync``: an earlier clone is brought up to its source."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import ConflictError, DataFileError, SafetyError, UsageError
+from deltactl.errors import (
+    ConflictError,
+    DataFileError,
+    SafetyError,
+    UsageError,
+    ignore_warning,
+)
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone import tasks
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.optimize.run import OptimizeOptions
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
@@ -19,7 +28,7 @@ from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.operations.clone.test_run import clone, ids, names, with_vectors
 from tests.support.forwarding import ForwardingStore
-from tests.support.restores import bodies, memory_table
+from tests.support.restores import bodies, memory_table, restore
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -397,6 +406,29 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     assert (report.files_copied, report.files_added) == (1, 1 + grows)
     assert target.read(path) == source.read(path) != copied
     assert sync(source, target).is_done
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_file_of_the_clone_alone_is_not_replaced(is_live: bool) -> None:
+    builder = memory_table()
+    path, _ = builder.append([{"id": 1}], [{"id": 2}])
+    target = fresh_store()
+    sync(builder.store, target)
+    same_id = partial(
+        RunContext, warn=ignore_warning, run_id="7e0c7a52-4ab5-4f0e-9d39-2f7a41fb3d10"
+    )
+    optimize_table(DeltaLog(target, ignore_warning), OptimizeOptions(), same_id())
+    before = [it for it in target.walk() for it in it if "7e0c7a52" in it and "_delta" not in it]
+    own = {name: target.read(name) for name in before}
+    if not is_live:
+        restore(target, 0)
+    builder.remove(path)
+    builder.append([{"id": number} for number in range(3, 300)])
+    optimize_table(DeltaLog(builder.store, ignore_warning), OptimizeOptions(), same_id())
+    with pytest.raises(SafetyError, match="other files with the names of 1 new files") as caught:
+        sync(builder.store, target)
+    assert "full=True" in (caught.value.hint or "")
+    assert {name: target.read(name) for name in before} == own
 
 
 def test_no_copy_is_replaced_if_a_source_file_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
