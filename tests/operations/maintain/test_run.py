@@ -84,10 +84,10 @@ def run(
     )
 
 
-def run_now(root: Path, **options: Any) -> MaintainReport:
+def run_now(root: Path, policy: MaintainPolicy = QUICK, **options: Any) -> MaintainReport:
     """Run by the clock of this machine, with ids of its own."""
     context = RunContext(warn=lambda _: None)
-    return maintain_tables([str(root)], lambda _: QUICK, MaintainOptions(**options), context)
+    return maintain_tables([str(root)], lambda _: policy, MaintainOptions(**options), context)
 
 
 def only(report: MaintainReport) -> TableReport:
@@ -236,6 +236,26 @@ def test_one_budget_over_all_tables(tmp_path: Path) -> None:
     assert all("over the budget" in str(action.why_left) for action in left)
     again = run(*roots, budget=Budget(bytes=whole), only=frozenset({"optimize"}))
     assert again.measured.bytes_read + report.measured.bytes_read == whole
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_a_limited_partition_replaces_no_file_of_another(tmp_path: Path, mapping: str) -> None:
+    """Files of all partitions of a mapped table lie in one directory."""
+    builder = build(tmp_path, commits=24, mapping=mapping)
+    age(tmp_path)
+    before = multiset(rows_of(tmp_path))
+    size_bytes = sum(add["size"] for add in builder.state.files.values())
+    table = only(
+        run_now(
+            tmp_path,
+            replace(QUICK, target_bytes=size_bytes // 6),
+            budget=Budget(bytes=size_bytes * 7 // 10),
+            only=frozenset({"optimize"}),
+        )
+    )
+    states = [(it.partition, it.is_part, it.state) for it in table.actions if it.state != "left"]
+    assert states == [("part=a", False, "done"), ("part=b", True, "done")]
+    assert multiset(rows_of(tmp_path)) == before
 
 
 def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) -> None:
