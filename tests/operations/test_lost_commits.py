@@ -13,7 +13,7 @@ from deltactl.operations.history.run import commit_files, version_at
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
-from tests.support.forwarding import Call
+from tests.support.forwarding import Call, ForwardingStore
 from tests.support.stores import CountingStore, MemoryStore, fresh_store
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
@@ -91,6 +91,23 @@ def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore) -> None:
     assert ["commits 2 to 3 are missing" in text for text in warnings] == [True] * 4
     (finding,) = table.check().findings.to_pylist()
     assert (finding["code"], finding["version"]) == ("LOG_GAP", 2)
+
+
+@pytest.mark.parametrize("commits", [0, 2])
+def test_a_checkpoint_that_a_writer_makes_during_a_check_is_no_finding(commits: int) -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")])
+    builder.append([{"id": 1}])
+
+    class Overtaken(ForwardingStore):
+        def read(self, name: str) -> bytes:
+            if name == HINT_NAME and HINT_NAME not in builder.store.contents():
+                for _ in range(commits):
+                    builder.append([{"id": 2}])
+                builder.checkpoint()
+                builder.hint(builder.version)
+            return super().read(name)
+
+    assert Table("x", store=Overtaken(builder.store)).check().findings.to_pylist() == []
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])

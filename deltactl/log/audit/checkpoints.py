@@ -215,6 +215,10 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     if version is None:
         missing = f"{HINT_NAME} is missing" if usable else None
         return HintVerdict(None, missing, is_missing=missing is not None)
+    if all(c.version != version for c in log.listing.checkpoints):
+        newer = log.list_from(version)
+        if any(c.version == version for c in newer.checkpoints):  # written after the listing
+            return HintVerdict(version, None)
     if (lost := find_lost_commits(log.listing, version, log.uri)) is not None:
         return HintVerdict(version, lost.message, is_ahead=True)
     # delta-rs and DuckDB need a complete checkpoint of this version or a later one.
