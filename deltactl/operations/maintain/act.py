@@ -181,13 +181,12 @@ def _was_done(base: Outcome, note: str | None = "nothing is left to do") -> Outc
 
 def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
     group = base.actions
-    places_rows = any(action.places_rows for action in group)
+    is_part = any(action.is_part for action in group)
     options = replace(
         options_of(work.policy),
         partitions=frozenset(action.partition or "" for action in group),
-        # Files that were added during the run may make bins larger, but not their sum. A cluster is
-        # one bin: it would not be rewritten at all.
-        max_bytes=work.spending.bytes_left if places_rows else base.predicted.bytes_read,
+        # Files that were added during the run may have made bins larger than predicted.
+        max_bytes=base.predicted.bytes_read if is_part else work.spending.bytes_left,
         memory_bytes=work.options.memory_bytes,
     )
     context = replace(work.stoppable(), keeps_history=work.owes_vacuum)

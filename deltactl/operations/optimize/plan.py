@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, SafetyError, join_reasons
+from deltactl.errors import DeltactlError, SafetyError, ignore_warning, join_reasons
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -142,7 +142,9 @@ def plan_optimize(
     leave_lacking_defaults(candidates, snapshot)
     separate_undecoded(candidates, snapshot, options)
     bins, layouts = pack_bins(candidates, layouts, rule, limit, again=options.places_again)
-    bins = limit_bytes(candidates, bins, options.max_bytes, limit, log.warn)
+    # A limit for given partitions is that of a budget, and no option.
+    warn = log.warn if options.partitions is None else ignore_warning
+    bins = limit_bytes(candidates, bins, options.max_bytes, limit, warn)
     groups = candidates.groups.ids[np.array([members[0] for members in bins], np.int64)]
     assigned = np.where(layouts.assigned.mask, candidates.sizes, 0)
     layout = plan_layout(

@@ -224,6 +224,20 @@ def test_a_partition_that_another_program_emptied_is_not_done(tmp_path: Path) ->
     ]
 
 
+def test_bins_that_a_writer_makes_larger_are_rewritten(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    log = DeltaLog(LocalStore(str(tmp_path)), pytest.fail)
+    context = RunContext(engine=LocalEngine(), warn=pytest.fail, clock=FixedClock(NOW_MS))
+    seen = Maintenance(MaintainOptions(only=frozenset({"optimize"})), FixedClock(NOW_MS))
+    seen.observe("t", log, QUICK, context)
+    seen.decide(["t"])
+    builder.append([{"id": 99, "part": "a"}])
+    table = seen.act("t", log, context)
+    assert {action.state for action in table.actions} == {"done"}
+    files = DeltaLog(LocalStore(str(tmp_path)), pytest.fail).snapshot().files
+    assert Counter(path[5] for path in files["path"].to_pylist()) == {"a": 1, "b": 1}
+
+
 def test_one_budget_over_all_tables(tmp_path: Path) -> None:
     roots = [tmp_path / f"t{n}" for n in range(4)]
     for root in roots:
