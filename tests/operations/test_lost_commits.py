@@ -95,19 +95,20 @@ def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("commits", [0, 2])
 def test_a_checkpoint_that_a_writer_makes_during_a_check_is_no_finding(commits: int) -> None:
-    builder = TableBuilder(fresh_store(), [Column("id")])
+    store = fresh_store()
+    builder = TableBuilder(store, [Column("id")])
     builder.append([{"id": 1}])
 
     class Overtaken(ForwardingStore):
         def read(self, name: str) -> bytes:
-            if name == HINT_NAME and HINT_NAME not in builder.store.contents():
+            if name == HINT_NAME and HINT_NAME not in store.contents():
                 for _ in range(commits):
                     builder.append([{"id": 2}])
                 builder.checkpoint()
                 builder.hint(builder.version)
             return super().read(name)
 
-    assert Table("x", store=Overtaken(builder.store)).check().findings.to_pylist() == []
+    assert Table("x", store=Overtaken(store)).check().findings.to_pylist() == []
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])

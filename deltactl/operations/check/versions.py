@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
 from deltactl.log.audit.checksum import find_disagreements
@@ -85,14 +88,17 @@ class AllFiles:
                 check_partitions(batch, self.runs[number - 1].metadata, None, findings)
 
     def _fresh(self, columns: Sequence[str]) -> Iterator[Cut]:
-        """Yield the files of the latest version, then other files, each once."""
-        columns = list(dict.fromkeys([*columns, *KEY_COLUMNS]))
+        """Yield the files of the latest version, then other files, each once.
+
+        A file that was replaced in place, with another size, is another file.
+        """
+        columns = list(dict.fromkeys([*columns, *KEY_COLUMNS, "size_bytes"]))
         seen = SeenKeys()
         for batch in self.latest.file_batches(columns):
-            seen.take(file_keys(batch))
+            seen.take(_keys(batch))
             yield 0, batch
         for number, batch in self._older(columns):
-            yield number, batch.filter(seen.take(file_keys(batch)))
+            yield number, batch.filter(seen.take(_keys(batch)))
 
     def _older(self, columns: Sequence[str]) -> Iterator[Cut]:
         for batch in self.oldest.file_batches(columns):
@@ -100,6 +106,11 @@ class AllFiles:
         for number, run in enumerate(self.runs, 1):
             for parsed in self.log.parsed_commits(run.versions, run.metadata.partition_keys):
                 yield number, parsed.adds.select(columns)
+
+
+def _keys(files: pa.Table) -> pa.ChunkedArray:
+    sizes = pc.fill_null(files["size_bytes"].cast(pa.string()), "")
+    return pc.binary_join_element_wise(file_keys(files), sizes, " ")
 
 
 def find_all_files(

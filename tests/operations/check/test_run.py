@@ -387,6 +387,17 @@ def test_files_of_older_versions_are_looked_into() -> None:
     assert codes(check(builder.store, version=3)) == ["FILE_SIZE"]
 
 
+def test_a_file_that_was_replaced_in_place_is_wrong_in_older_versions() -> None:
+    builder = table()
+    add = builder.find("p=1/f00002.parquet")
+    lengthen_a_file(builder)
+    (info,) = builder.store.stat_many([add["path"]])
+    assert info is not None
+    builder.commit({"add": {**add, "size": info.size_bytes}})
+    assert codes(check(builder.store)) == []
+    assert codes(check(builder.store, all_versions=True)) == ["FILE_SIZE"]
+
+
 def test_a_file_is_read_by_the_schema_it_was_written_under() -> None:
     builder = table()
     columns = [Column("id", "string"), Column("p", "integer")]
