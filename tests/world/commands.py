@@ -40,6 +40,10 @@ def _optimize(world: World, chance: Chance) -> None:
     words = words if "--where" not in words or _is_partitioned(world, place) else []
     words = [*words, *chance.choice(([], ["--rewrite", "copy"], ["--rewrite", "copy"]))]
     words = [*words, *chance.choice(([], [], ["--verify", "full"]))]
+    apart = chance.apart("optimize")
+    other = random_table(world, apart)
+    if other != place and apart.random() < 0.3:  # one run of several tables
+        words = [address_of(world, apart, other), *words]
     _on_table(world, chance, "optimize", words, place=place, check=_check_manifests)
 
 
