@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -30,6 +31,7 @@ from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.open import open_store
 from deltactl.units import DAY_MS
 from tests.support.clock import FixedClock
 from tests.support.metered_store import MeteredStore, StorageUsage
@@ -222,6 +224,24 @@ def test_a_partition_that_another_program_emptied_is_not_done(tmp_path: Path) ->
     assert [(error.exit_code, error.message) for error in table.errors] == [
         (4, "no file is in the partition part=b any more")
     ]
+
+
+def test_a_limited_partition_replaces_no_file_of_another_on_an_object_store() -> None:
+    """Nothing fails there if an output has the name of an earlier one."""
+    store = open_store(f"memory://{uuid4().hex}/t", {})
+    builder = TableBuilder(store, COLUMNS, partition_by=["part"], mapping="name")
+    for number in range(24):
+        builder.append(*([{"id": number, "part": part}] for part in "abc"))
+    log = DeltaLog(store, pytest.fail)
+    before = multiset(scan_snapshot(log.snapshot()).read_all().to_pylist())
+    size_bytes = sum(add["size"] for add in builder.state.files.values())
+    policy = replace(QUICK, target_bytes=size_bytes // 6, skip_hot=timedelta(0))
+    options = MaintainOptions(budget=Budget(bytes=size_bytes // 2), only=frozenset({"optimize"}))
+    report = maintain_tables([store.uri], lambda _: policy, options, RunContext(warn=pytest.fail))
+    states = {(it.partition, it.is_part) for it in only(report).actions if it.state == "done"}
+    assert states == {("part=a", False), ("part=b", True)}
+    log.update()
+    assert multiset(scan_snapshot(log.snapshot()).read_all().to_pylist()) == before
 
 
 def test_bins_that_a_writer_makes_larger_are_rewritten(tmp_path: Path) -> None:
