@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DataFileError, DeltactlError, UsageError
+from deltactl.errors import DataFileError, DeltactlError, SafetyError, UsageError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.events import ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -248,6 +248,8 @@ def execute_optimize(
     of failed bins. Return also the state of the table after the commits.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
+    if context.run_id is not None:
+        _ensure_new_names(snapshot, run.run_id)
     spec = build_spec(snapshot, plan, options, run.run_id, context)
     _run_round(run, log, snapshot, plan, spec=spec, context=context)
     while (names := run.lost_names) is not None and not context.is_cancelled:
@@ -270,6 +272,17 @@ def execute_optimize(
         _log.info("%s: %s again", snapshot.store.uri, format_count(again.num_bins, "bin"))
         _run_round(run, log, snapshot, again, spec=spec, context=context)
     return run.finish(), run.state
+
+
+def _ensure_new_names(snapshot: Snapshot, run_id: str) -> None:
+    """Refuse a run id that files of the table have in their names: outputs would replace them."""
+    for batch in snapshot.file_batches(["path"]):
+        if pc.any(pc.match_substring(batch["path"], f"-{run_id}-")).as_py():
+            raise SafetyError(
+                f"{snapshot.store.uri} has files of an earlier optimize with the id {run_id} of "
+                "this run: new files would replace them",
+                hint="Use another run id for each optimize of a table.",
+            )
 
 
 def _run_round(
