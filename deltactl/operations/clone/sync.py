@@ -281,7 +281,8 @@ def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:
         if len(names := added["path"].filter(is_other)):
             raise SafetyError(
                 f"{current.store.uri} has other files with the names of "
-                f"{format_count(len(names), 'new file')} of the source, such as {names[0].as_py()!r}. Versions of the clone need them",
+                f"{format_count(len(names), 'new file')} of the source, such as "
+                f"{names[0].as_py()!r}. Versions of the clone need them",
                 hint="Choose an empty directory for a new clone. To replace these files, also in "
                 f"earlier versions of the clone, add {option('full', True)}.",
             )
