@@ -133,7 +133,9 @@ def test_fail_fast_begins_no_further_table(fake_cli: RunCli, jobs: str) -> None:
     ran = fake_cli("go-round", *tables, "--fail-fast", "-j", jobs, "-o", "json")
     codes = [run["error"] and run["error"]["code"] for run in json.loads(ran.out)["runs"]]
     assert ran.code == ExitCode.PARTIAL
-    assert codes[:2] == [None, "CONFLICT"]  # work that is needed is no failure
+    assert codes[1] == "CONFLICT"
+    # Work that is needed is no failure. With two threads, the second table may fail first.
+    assert codes[0] is None or (jobs == "2" and codes[0] == "NOT_BEGUN")
     assert codes[-1] == "NOT_BEGUN"
     assert len(go_round.MOST_AT_ONCE) < len(tables)
     without = fake_cli("go-round", *tables, "-j", jobs)
