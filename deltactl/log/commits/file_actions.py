@@ -54,6 +54,12 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
     return _with_vector_ids(normalize_paths(files["encoded_path"]), files["deletion_vector"])
 
 
+def sized_file_keys(files: pa.Table) -> pa.ChunkedArray:
+    """Return keys by path, vector and size: a file that was replaced in place has another size."""
+    sizes = pc.fill_null(files["size_bytes"].cast(pa.string()), "")
+    return pc.binary_join_element_wise(file_keys(files), sizes, " ")
+
+
 def text_keys(files: pa.Table) -> pa.ChunkedArray:
     """Return the keys of :func:`file_keys` without URI normalization, as in Delta Kernel."""
     return _with_vector_ids(files["encoded_path"], files["deletion_vector"])

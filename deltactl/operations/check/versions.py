@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, sized_file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
 from deltactl.log.keyed_hash import SeenKeys
@@ -95,10 +92,10 @@ class AllFiles:
         columns = list(dict.fromkeys([*columns, *KEY_COLUMNS, "size_bytes"]))
         seen = SeenKeys()
         for batch in self.latest.file_batches(columns):
-            seen.take(_keys(batch))
+            seen.take(sized_file_keys(batch))
             yield 0, batch
         for number, batch in self._older(columns):
-            yield number, batch.filter(seen.take(_keys(batch)))
+            yield number, batch.filter(seen.take(sized_file_keys(batch)))
 
     def _older(self, columns: Sequence[str]) -> Iterator[Cut]:
         for batch in self.oldest.file_batches(columns):
@@ -106,11 +103,6 @@ class AllFiles:
         for number, run in enumerate(self.runs, 1):
             for parsed in self.log.parsed_commits(run.versions, run.metadata.partition_keys):
                 yield number, parsed.adds.select(columns)
-
-
-def _keys(files: pa.Table) -> pa.ChunkedArray:
-    sizes = pc.fill_null(files["size_bytes"].cast(pa.string()), "")
-    return pc.binary_join_element_wise(file_keys(files), sizes, " ")
 
 
 def find_all_files(

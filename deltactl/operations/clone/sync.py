@@ -7,13 +7,14 @@ files are copied, and one commit adds them and removes files that the source no 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
-from deltactl.log.commits.file_actions import file_keys, sum_sizes
+from deltactl.log.commits.file_actions import file_keys, sized_file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
@@ -150,7 +151,9 @@ def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
     if full:
         files = with_times(update.plan.files, update.plan.copies, copied)
         ours = update.current.files
-        known = ours["modification_time_ms"].take(pc.index_in(_keys(files), value_set=_keys(ours)))
+        known = ours["modification_time_ms"].take(
+            pc.index_in(sized_file_keys(files), value_set=sized_file_keys(ours))
+        )
         added = files.filter(pc.fill_null(pc.not_equal(known, files["modification_time_ms"]), True))
     return replace(update, added=added)
 
@@ -249,7 +252,7 @@ def compare(
         empty = plan.files.slice(0, 0)
         plan = replace(plan, copies=_copies_for(plan, current, empty))
         return Update(current, plan, empty, empty, state, is_empty=True)
-    theirs, ours = _keys(plan.files), _keys(current.files)
+    theirs, ours = sized_file_keys(plan.files), sized_file_keys(current.files)
     added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
     if not full:
         _ensure_not_replaced(current, added)
@@ -275,7 +278,7 @@ def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:
         SafetyError: there is such a file.
     """
     columns = ("path", "size_bytes")
-    for batch in (*current.file_batches(columns), *current.tombstone_batches(columns)):
+    for batch in chain(current.file_batches(columns), current.tombstone_batches(columns)):
         sizes = batch["size_bytes"].take(pc.index_in(added["path"], value_set=batch["path"]))
         is_other = pc.fill_null(pc.not_equal(sizes, added["size_bytes"]), False)
         if len(names := added["path"].filter(is_other)):
@@ -299,12 +302,6 @@ def _copies_for(plan: ClonePlan, current: Snapshot, added: pa.Table) -> pa.Table
     is_wanted = pc.or_(is_kept, pc.is_in(copies["target"], value_set=_names(added)))
     position = copies.schema.get_field_index("modified_ms")
     return copies.set_column(position, "modified_ms", known).filter(is_wanted)
-
-
-def _keys(files: pa.Table) -> pa.ChunkedArray:
-    """Return keys by path, vector and size: a file that was replaced has another size."""
-    sizes = files["size_bytes"].cast(pa.string())
-    return pc.binary_join_element_wise(file_keys(files), sizes, " ")
 
 
 def _names(files: pa.Table) -> pa.ChunkedArray:
