@@ -1,5 +1,6 @@
 """Commits of ours are followed by a checkpoint when the table's interval says so."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.store import Replacement, Store
+from deltactl.storage.store import FileInfo, Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -155,7 +156,7 @@ def _aged(builder: TableBuilder) -> None:
 
 
 class _Altered(ForwardingStore):
-    """Another writer changes properties when a file is opened for writing, or before a commit."""
+    """Another writer changes properties at a call: the name of what the product does then."""
 
     def __init__(self, builder: TableBuilder, call: str, **properties: str) -> None:
         super().__init__(builder.store)
@@ -177,13 +178,21 @@ class _Altered(ForwardingStore):
         self._alter("checkpoint")
         return super().open_replacement(name)
 
+    def list_from(self, directory: str, start: str = "") -> Iterator[FileInfo]:
+        if directory == f"{LOG}/_staged_commits":  # the end of the first plan of a cleanup
+            self._alter("cleanup")
+        return super().list_from(directory, start)
 
-@pytest.mark.parametrize("when", ["commit", "checkpoint"])
-def test_a_writer_beside_us_turns_off_the_cleanup(when: str) -> None:
+
+@pytest.mark.parametrize("when", ["commit", "checkpoint", "cleanup"])
+@pytest.mark.parametrize(
+    "properties", [{"enableExpiredLogCleanup": "false"}, {"logRetentionDuration": "interval 365 days"}]
+)
+def test_a_writer_beside_us_turns_off_the_cleanup(when: str, properties: dict[str, str]) -> None:
     builder = table(6, checkpointInterval="6")
     builder.checkpoint(3)
     _aged(builder)
-    store = _Altered(builder, when, checkpointInterval="6", enableExpiredLogCleanup="false")
+    store = _Altered(builder, when, checkpointInterval="6", **properties)
     optimize(store)
     assert len(checkpoint_versions(store)) == 2
     assert min(log_names(store)) == f"{0:020d}.json"

@@ -43,7 +43,8 @@ class Table:
     """All that is known of a table.
 
     ``promised`` are the earlier versions that must be readable; ``recorded`` those that the log
-    must tell, though their files may be gone.
+    must tell, though their files may be gone. ``unlisted_ms`` is the retention of files before the
+    properties changed, if the run in progress has not listed the log since.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Table:
     is_converted: bool = False
     txns: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    unlisted_ms: int | None = None
 
     def copy(self) -> Table:
         return replace(
@@ -161,8 +163,17 @@ class Model:
             self._note(place, table, action)
         if any("metaData" in action for action in actions):
             self._forget_feeds(table, kept_ms)
-            if len(world.runs) < 2:
-                self._promise_again(place, table, kept_ms)
+            before_ms = table.unlisted_ms
+            table.unlisted_ms = kept_ms if before_ms is None else min(before_ms, kept_ms)
+            if not world.runs:
+                self.list_log(place)
+
+    def list_log(self, place: str) -> None:
+        """The log is listed: from now on, a run goes by the properties that it has."""
+        table = self.tables.get(place)
+        if table is not None and table.unlisted_ms is not None:
+            self._promise_again(place, table, table.unlisted_ms)
+            table.unlisted_ms = None
 
     def forget_latest(self, place: str) -> None:
         """A writer is about to replace the latest commit."""

@@ -219,4 +219,6 @@ def run_deltactl(world: World, words: list[str], run: Run) -> Ran:
         world.stamp()
         world.model.sync_all()
         world.runs.pop()
+        for place in world.places if not world.runs else ():
+            world.model.list_log(place)
     return Ran(-9 if run.is_dead else code, said.getvalue())

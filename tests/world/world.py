@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from deltactl.errors import TransientStorageError
 from tests.support.stores import Crash
 from tests.world.model import Model
-from tests.world.reader import COMMIT, Reader, Row, State
+from tests.world.reader import COMMIT, LOG, Reader, Row, State
 from tests.world.spaces import Kind, Space, set_store_time
 
 if TYPE_CHECKING:
@@ -233,6 +233,8 @@ class World:
             raise Crash(f"killed before {method} of {name}")
         if action == "error before":
             raise TransientStorageError(f"cannot {method} {name!r}: failed on purpose")
+        if method == "list_from" and name == LOG and len(self.runs) == 1:
+            self.model.list_log(self.locate(store.uri))
         try:
             found = effect()
         finally:

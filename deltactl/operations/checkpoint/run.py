@@ -320,10 +320,12 @@ class _Job:
             return False
         return set(cleanup.files) <= set(proven.files)
 
-    def _plan_cleanup(self, plan: CheckpointPlan, now_ms: int) -> CleanupPlan:
+    def _plan_cleanup(
+        self, plan: CheckpointPlan, now_ms: int, latest: Snapshot | None = None
+    ) -> CleanupPlan:
         return plan_cleanup(
             self._log,
-            self._latest,
+            latest or self._latest,
             now_ms,
             up_to=self._options.version,
             planned=None if plan.is_empty else plan.version,
@@ -340,11 +342,16 @@ class _Job:
         return replace(report, cleanup=cleanup, failed=reasons)
 
     def _plan_again(self) -> CleanupPlan:
+        self._log.ensure_newest()
+        latest = self._log.snapshot()  # its properties may have changed while the run wrote
         now_ms = (
             self._context.clock.now_ms()
             if self._is_confirmed
+            # The earlier snapshot: a wrong clock may have dated the commits since.
             else trusted_now(self._log, self._latest, self._context, asks_store=True)
         )
-        cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms)
+        if self._options.if_enabled and not latest.properties.expired_log_cleanup:
+            return CleanupPlan(now_ms, reason="delta.enableExpiredLogCleanup was set to false")
+        cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms, latest)
         self.ensure_base(cleanup)
         return cleanup
