@@ -186,7 +186,8 @@ class _Altered(ForwardingStore):
 
 @pytest.mark.parametrize("when", ["commit", "checkpoint", "cleanup"])
 @pytest.mark.parametrize(
-    "properties", [{"enableExpiredLogCleanup": "false"}, {"logRetentionDuration": "interval 365 days"}]
+    "properties",
+    [{"enableExpiredLogCleanup": "false"}, {"logRetentionDuration": "interval 365 days"}],
 )
 def test_a_writer_beside_us_turns_off_the_cleanup(when: str, properties: dict[str, str]) -> None:
     builder = table(6, checkpointInterval="6")
