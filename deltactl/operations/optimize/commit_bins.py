@@ -279,7 +279,7 @@ class OptimizeRun:
         """
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         if isinstance(error, DataFileError | StorageError) and not self.is_whole:
-            unreadable = unreadable_mask(self._store, files)
+            unreadable = unreadable_mask(self._store, files, error)
             if unreadable.any() and not unreadable.all():
                 self._readable.append((files.filter(pa.array(~unreadable)), error))
                 files = files.filter(pa.array(unreadable))

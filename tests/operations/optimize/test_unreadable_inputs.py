@@ -37,6 +37,21 @@ def test_the_other_files_of_the_bin_are_rewritten(tmp_path: Path, options: dict[
     assert table.snapshot().version == report.version_after
 
 
+@pytest.mark.parametrize("options", [{"rewrite": "encode"}, {"zorder_by": "id"}])
+def test_a_damaged_page_behind_a_good_footer_stops_its_file_only(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    names = build(tmp_path, 5)
+    for name in names[1:3]:
+        data = bytearray((tmp_path / name).read_bytes())
+        data[4:12] = b"\xff" * 8  # the header of the first page
+        (tmp_path / name).write_bytes(data)
+    report = Table(tmp_path).optimize(**options)
+    assert (report.files_removed, report.files_added, report.rounds) == (3, 1, 3)
+    assert sum(failure.files for failure in report.failures) == 2
+    assert all(isinstance(failure.error, DataFileError) for failure in report.failures)
+
+
 def test_a_bin_whose_files_are_all_unreadable_is_not_tried_again(tmp_path: Path) -> None:
     for name in build(tmp_path, 3):
         (tmp_path / name).unlink()
@@ -61,4 +76,4 @@ def test_no_file_counts_as_unreadable_while_the_store_is_busy(
     table = Table(tmp_path)
     plan = table.optimize(dry_run=True).plan
     store = Failing(table.snapshot().store)
-    assert unreadable_mask(store, plan.files).tolist() == [found] * 2
+    assert unreadable_mask(store, plan.files, error).tolist() == [found] * 2
