@@ -233,7 +233,8 @@ class RowReader:
         partition = {f.name for f in self.partition_fields}
         constants = {i for i, f in enumerate(self._fields) if f.name in partition}
         names, _ = self._find_names(schema, constants, path)
-        return {self.schema.names[i]: n for i, n in enumerate(names) if i not in constants}
+        keys = self.schema.names  # Arrow makes a list of all names in each call
+        return {keys[i]: name for i, name in enumerate(names) if i not in constants}
 
     def _convert(
         self, batch: pa.RecordBatch, names: Sequence[str | None], constants: Mapping[int, _Constant]

@@ -172,7 +172,7 @@ class OptimizeRun:
         bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
         if (wrong := find_replaced(self._store, bin_, self._context)) is not None:
             self._discard([bin_])
-            self.fail(removed, wrong)
+            self._note(removed, wrong)
             return
         self._rewritten.add(result.groups)
         self._batch.append(bin_)
@@ -283,6 +283,9 @@ class OptimizeRun:
             if unreadable.any() and not unreadable.all():
                 self._readable.append((files.filter(pa.array(~unreadable)), error))
                 files = files.filter(pa.array(unreadable))
+        self._note(files, error)
+
+    def _note(self, files: pa.Table, error: DeltactlError) -> None:
         self._failures.append(self._describe(files, error))
         self._fail_with(error)
 

@@ -130,9 +130,11 @@ class InputColumns:
     ) -> tuple[Mapping[str, _Place | None], list[_Suspect]]:
         schema = footer.schema.to_arrow_schema()
         columns, mode = self._columns(), self.reader.mapping_mode
-        own_ids = has_own_ids(columns.values(), schema, mode)
+        present = StoredColumns(schema)
+        own_ids = has_own_ids(columns.values(), present, mode)
         found = {
-            name: find_column(f, schema, mode, path, own_ids=own_ids) for name, f in columns.items()
+            name: find_column(f, present, mode, path, own_ids=own_ids)
+            for name, f in columns.items()
         }
         read = self.reader.find_columns(schema, path)
         for name, column in found.items():
@@ -235,27 +237,35 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def has_own_ids(fields: Iterable[Field], present: pa.Schema, mode: str) -> bool:
+class StoredColumns:
+    """The top-level columns of a file: by name, by name in lower case, and by id."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.names = frozenset(schema.names)
+        self.alike: dict[str, list[str]] = {}
+        for name in schema.names:
+            self.alike.setdefault(name.lower(), []).append(name)
+        found = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in schema}
+        self.by_id: dict[int | None, str] = {
+            int(number): name for number, name in found.items() if number is not None
+        }
+
+
+def has_own_ids(fields: Iterable[Field], present: StoredColumns, mode: str) -> bool:
     """Return whether a file is older than the column mapping, with ids of its writer.
 
     Only columns that the mapping did not add, and that were not renamed, show this.
     """
-    ids = _read_ids(present)
     return mode == "name" and any(
         field.physical_name == field.name
         and field.name in present.names
-        and ids.get(field.field_id, field.name) != field.name
+        and present.by_id.get(field.field_id, field.name) != field.name
         for field in fields
     )
 
 
-def _read_ids(present: pa.Schema) -> dict[int | None, str]:
-    found = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
-    return {int(number): name for number, name in found.items() if number is not None}
-
-
 def find_column(
-    field: Field, present: pa.Schema, mode: str, path: str, *, own_ids: bool
+    field: Field, present: StoredColumns, mode: str, path: str, *, own_ids: bool
 ) -> str | None:
     """Return the name that a column has in a file; ``None`` if the file lacks it.
 
@@ -267,9 +277,9 @@ def find_column(
     if mode == "none":
         if field.name in present.names:
             return field.name
-        alike = [name for name in present.names if name.lower() == field.name.lower()]
+        alike = present.alike.get(field.name.lower(), [])
         return alike[0] if len(alike) == 1 else None
-    by_id = None if own_ids else _read_ids(present).get(field.field_id)
+    by_id = None if own_ids else present.by_id.get(field.field_id)
     by_name = field.physical_name if field.physical_name in present.names else None
     if by_id != by_name and None not in (by_id, by_name):
         raise VerificationError(

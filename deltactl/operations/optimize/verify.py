@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, VerificationError
 from deltactl.numpy_types import Integers
-from deltactl.operations.optimize.input_columns import find_column, has_own_ids
+from deltactl.operations.optimize.input_columns import StoredColumns, find_column, has_own_ids
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
@@ -121,8 +121,9 @@ class _PlainReader:
                     yield plain.take(pa.array(live - first_row))
                     first_row += batch.num_rows
 
-    def _find(self, present: pa.Schema, path: str) -> dict[str, str]:
+    def _find(self, schema: pa.Schema, path: str) -> dict[str, str]:
         """Map each wanted column to its name in the file; omit those that the file lacks."""
+        present = StoredColumns(schema)
         found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
         partition = {field.name for field in self.reader.partition_fields}
         mode = self.reader.mapping_mode

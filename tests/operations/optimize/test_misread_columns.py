@@ -223,9 +223,10 @@ def test_ids_of_a_file_that_is_older_than_the_mapping_are_ignored() -> None:
     k = Field("k", PrimitiveType("long"), True, {ID: 1, NAME: "k"})
     renamed = Field("renamed", PrimitiveType("long"), True, {ID: 2, NAME: "v"})
     ids = [("v", 1), ("k", 2)]
-    present = pa.schema(
+    schema = pa.schema(
         [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(n)}) for name, n in ids]
     )
+    present = input_columns.StoredColumns(schema)
     assert input_columns.has_own_ids([k, renamed], present, "name")
     found = [
         input_columns.find_column(f, present, "name", "f.parquet", own_ids=True)
