@@ -5,9 +5,10 @@
 A shallow clone references files of its source, so a vacuum of the source must keep them. The note
 is written before the commit of the clone, so a clone never exists without its note. If the run ends
 in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
-note, because it cannot distinguish this case from a clone whose storage is not accessible. If two
-runs make a clone at the same address, each has its own note. The run that does not commit deletes
-its own note; the run that commits warns of the other notes at this address.
+note, because it cannot distinguish this case from a clone whose storage is not accessible. The same
+holds for ``--replace``, until the clone has the version that the note names. If two runs make a
+clone at the same address, each has its own note. The run that does not commit deletes its own note;
+the run that commits warns of the other notes at this address.
 
 A vacuum that read the notes before a new note was written does not have the new note. Therefore
 a vacuum reads the notes again after its VACUUM START commit, and stops if there is a new one. A
@@ -47,6 +48,8 @@ _SUFFIX: Final = ".json"
 class CloneNote:
     """A shallow clone: its address, the version of the source, and when it was noted (ms).
 
+    ``clone_version`` is the version of the clone that the run which wrote the note was to commit.
+
     ``clone_uri`` is the ``uri`` of the clone's store. ``clone_id`` is the id in the metadata that
     the clone's first commit has; empty if it is not known. ``host`` is the machine of a clone on a
     local file system: on another machine, this address may be of another table.
@@ -57,6 +60,7 @@ class CloneNote:
     noted_ms: int
     clone_id: str = ""
     host: str = ""
+    clone_version: int = 0
 
     @property
     def name(self) -> str:
@@ -73,6 +77,7 @@ class CloneNote:
             "noted_at": format_timestamp(self.noted_ms),
             "clone_id": self.clone_id,
             "host": self.host,
+            "clone_version": self.clone_version,
         }
 
 
@@ -163,6 +168,7 @@ def _read(source: Store, name: str) -> CloneNote | None:
             parse_timestamp(found["noted_at"]),
             str(found["clone_id"]),
             str(found["host"]),
+            int(found.get("clone_version", 0)),  # earlier versions of deltactl do not write it
         )
     except (*MALFORMED, DeltactlError) as error:
         raise SafetyError(

@@ -25,6 +25,7 @@ from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, HOUR_MS
 
 _PROBE: Final = f"{OWN_DIR}/time"
+_ATTEMPTS: Final = 3
 # Longer than the time from a commit to the cleanup after it; a retention is much longer.
 _FRESH_MS: Final = 10 * 60 * 1000
 
@@ -92,9 +93,10 @@ def _counts(snapshot: Snapshot, commit: FileInfo, run_id: str | None, now_ms: in
 
 def ask_store(store: Store) -> int:
     """Return the time of a store, in ms since 1970 UTC: write a file, read its time, delete it."""
-    store.put(_PROBE, b"")
-    [info] = store.stat_many([_PROBE])
-    store.delete_many([_PROBE])
-    if info is None:
-        raise StorageError(f"{_PROBE} is not in {store.uri} after it was written")
-    return info.modified_ms
+    for _ in range(_ATTEMPTS):  # another run may delete the file in between
+        store.put(_PROBE, b"")
+        [info] = store.stat_many([_PROBE])
+        store.delete_many([_PROBE])
+        if info is not None:
+            return info.modified_ms
+    raise StorageError(f"{_PROBE} is not in {store.uri} after it was written")

@@ -3,7 +3,7 @@
 import io
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,17 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.trusted_time import trusted_now
+from deltactl.operations.trusted_time import ask_store, trusted_now
 from deltactl.operations.vacuum import kept_files
 from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
+from deltactl.storage.store import FileInfo
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
-from tests.support.stores import CountingStore, MemoryStore, opened_as
+from tests.support.stores import CountingStore, MemoryStore, fresh_store, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 HOUR = 3_600_000
@@ -338,3 +339,16 @@ def test_the_time_of_an_object_store_costs_no_request_after_a_commit() -> None:
     counting.calls.clear()
     assert trusted_now(log, snapshot, context, asks_store=True) == commit.modified_ms
     assert not counting.calls
+
+
+def test_two_runs_that_ask_the_store_at_once_both_get_an_answer() -> None:
+    class BesideAnother(ForwardingStore):
+        asked = False
+
+        def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+            if not self.asked:
+                self.asked = True
+                ask_store(self._inner)
+            return super().stat_many(names)
+
+    assert ask_store(BesideAnother(fresh_store())) > 0

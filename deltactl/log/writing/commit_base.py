@@ -24,15 +24,16 @@ class CommitBase:
 
     ``version`` is -1 for a table that does not exist yet. ``commit_file`` is the latest commit that
     is known to exist; after a log cleanup it is ``None``. It may have been published since then.
-    ``dated_ms`` is the time of this file, by the clock of the store; 0 if it is not known. After a
-    commit of this run, it is still that of an earlier file.
+    Its time is 0 if it is a commit of this run. ``dated_ms`` is the time of this file, by the clock
+    of the store; 0 if it is not known. After a commit of this run, it is still that of an earlier
+    file.
     """
 
     version: int
     protocol: Protocol
     metadata: Metadata
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict, repr=False)
-    commit_file: str | None = None
+    commit_file: FileInfo | None = None
     dated_ms: int = 0
 
     @classmethod
@@ -44,14 +45,20 @@ class CommitBase:
             snapshot.protocol,
             snapshot.metadata,
             snapshot.domains,
-            None if commit is None else commit.name,
+            commit,
             0 if commit is None else commit.modified_ms,
         )
 
-    def ensure_table_is_there(self, log: DeltaLog) -> bool:
-        """Check before a commit that the table still exists.
+    def ensure_table_is_there(self, log: DeltaLog, *, is_read: bool = True) -> bool:
+        """Check before a commit that the table still exists, and is the same.
 
         If the table was deleted, a put would create a log that consists of one unreadable commit.
+        If it was also created again, a commit would add the files of the old table to the new one.
+
+        Args:
+            log: the log of the table.
+            is_read: whether the table's id is read if the previous commit has another time; else
+                this counts as another table.
 
         Returns:
             Whether the previous commit still exists. If a log cleanup removed it, others have
@@ -59,21 +66,47 @@ class CommitBase:
 
         Raises:
             NotATableError: the table does not exist, and there is no later commit.
+            ConflictError: the table is another one, or the previous commit was overwritten.
         """
-        name = self.commit_file
-        if name is None or self.find_commit(log) is not None:
+        if self.commit_file is None:
+            return True
+        found = self.find_commit(log)
+        if found is not None:
+            self._ensure_same(log, self.commit_file, found, is_read=is_read)
             return True
         if log.has_versions_from(self.version + 1):
             return False
         raise NotATableError(
-            f"{name} of {log.uri} does not exist: the table was deleted during the run",
+            f"{self.commit_file.name} of {log.uri} does not exist: the table was deleted during "
+            "the run",
             hint="Check the path. Nothing was committed.",
         )
 
+    def _ensure_same(
+        self, log: DeltaLog, before: FileInfo, found: FileInfo, *, is_read: bool
+    ) -> None:
+        """Refuse another file of the same name. No request is needed if size and time are equal."""
+        if before.name != log.commit_file(self.version) or found.name != before.name:
+            return  # the catalog dates staged commits, and decides
+        # The same commit may be written again, as by a writer that completes one in DynamoDB. Some
+        # stores give times in seconds only, but not in listings.
+        is_new = before.modified_ms and found.modified_ms // 1000 != before.modified_ms // 1000
+        if found.size_bytes == before.size_bytes and not (
+            is_new and not (is_read and log.unread().snapshot().metadata.id == self.metadata.id)
+        ):
+            return
+        raise ConflictError(
+            f"{found.name} of {log.uri} is not the file that this run has read: the table was "
+            "created again during the run, or another writer overwrote the commit",
+            hint="Rerun. Nothing was committed.",
+        )
+
+    def _find_name(self, log: DeltaLog) -> str:
+        return log.commit_file(self.version) if self.commit_file is None else self.commit_file.name
+
     def find_commit(self, log: DeltaLog) -> FileInfo | None:
         """Return the latest commit file, also if it was published meanwhile."""
-        published = log.commit_file(self.version)
-        name = self.commit_file or published
+        published, name = log.commit_file(self.version), self._find_name(log)
         (info,) = log.store.stat_many([name])
         if info is None and name != published:  # not both at once: it may be published meanwhile
             (info,) = log.store.stat_many([published])
@@ -81,8 +114,7 @@ class CommitBase:
 
     def read_commit(self, log: DeltaLog) -> CommitBytes:
         """Read the latest commit, also if it was published meanwhile."""
-        published = log.commit_file(self.version)
-        name = self.commit_file or published
+        published, name = log.commit_file(self.version), self._find_name(log)
         try:
             return log.reader.read_named(name)
         except ObjectNotFoundError:
@@ -122,7 +154,7 @@ def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase
         protocol=news.protocol or base.protocol,
         metadata=news.metadata or base.metadata,
         domains={**base.domains, **news.domains},
-        commit_file=commits[-1].name if commits else base.commit_file,
+        commit_file=commits[-1] if commits else base.commit_file,
         dated_ms=commits[-1].modified_ms if commits else base.dated_ms,
     )
     return after, tail

@@ -19,6 +19,7 @@ from deltactl.log.writing.actions import Actions, EncodedCommit, encode_commit
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 from deltactl.log.writing.commit_times import choose_times
+from deltactl.storage.store import FileInfo
 
 _MAX_ATTEMPTS: Final = 1000
 
@@ -164,7 +165,7 @@ class Transaction:
         if name is None:
             return False
         self._files.ensure_still_present(version, self.base.metadata)
-        self.base = replace(commit.after, commit_file=name)
+        self.base = replace(commit.after, commit_file=FileInfo(name, len(commit.content), 0))
         # The listing does not have this commit.
         self._log.update()
         return True

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from deltactl.engine.base import Done, Failed, P, Task, Worker
 from deltactl.errors import (
+    ConflictError,
     DeltactlError,
     InterruptedRunError,
+    NotATableError,
     StorageError,
     VerificationError,
     explain_foreign,
@@ -35,6 +37,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import TailSource
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import line
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import SidecarTask, WriteSpec, write_sidecars, write_whole
@@ -111,6 +114,7 @@ class _Writing:
         context: RunContext,
     ) -> None:
         self._snapshot, self._plan, self._options, self._context = snapshot, plan, options, context
+        self._log = log
         self._store = snapshot.store
         self._now_ms = trusted_now(log, snapshot, context)
         self._non_file_actions = _live_non_file_actions(snapshot, self._now_ms)
@@ -141,7 +145,8 @@ class _Writing:
         checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
         try:
             verify_head(self._store, checkpoint, self._non_file_actions, ())
-        except VerificationError:
+            self._ensure_same_table()
+        except (VerificationError, ConflictError, NotATableError):
             remove_unchanged(self._store, infos)
             raise
         hint = start_hint(plan.version, files) | schema_node(self._spec.layout)
@@ -172,6 +177,7 @@ class _Writing:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
             verify_head(self._store, checkpoint, self._non_file_actions, expected)
+            self._ensure_same_table()
         except Exception:
             self._retract(name, files)
             raise
@@ -180,6 +186,11 @@ class _Writing:
         hint["sizeInBytes"] += top.size_bytes
         hint["v2Checkpoint"] = v2_node(top, self._spec.non_file_actions, sidecars)
         return _summary(plan, files, (top,), hint)
+
+    def _ensure_same_table(self) -> None:
+        """Refuse a checkpoint in the log of a table that was created again during the run."""
+        # The log with the new checkpoint has the id of the old table.
+        CommitBase.of(self._snapshot).ensure_table_is_there(self._log, is_read=False)
 
     def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
         """Compare the totals of all tasks with the snapshot."""

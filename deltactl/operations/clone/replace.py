@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
-from deltactl.errors import SafetyError
+from deltactl.errors import ConflictError, SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -26,6 +27,7 @@ from deltactl.operations.clone.sync import (
     Update,
     compare,
     ensure_may_remove,
+    ensure_may_write,
 )
 from deltactl.operations.missing_files import find_missing_again
 from deltactl.operations.run_context import RunContext
@@ -64,7 +66,7 @@ def replace_clone(
         return report
     target_log.ensure_can_commit()
     with with_clone_note(
-        snapshot, target, plan, context, leave=options.note, is_new=False
+        snapshot, target, plan, context, leave=options.note, version=current.version + 1
     ) as notes:
         if options.note:
             ensure_no_vacuum(source_log, plan)
@@ -73,9 +75,9 @@ def replace_clone(
         files.listed()
         removed = (report.files_removed, report.bytes_removed)
         description = describe_clone(plan, options.properties, context, removed=removed)
-        after = context.transaction(target_log, CommitBase.of(current), files).commit(
-            update.draft(description, context, "replaced")
-        )
+        draft = update.draft(description, context, "replaced")
+        draft = dataclasses.replace(draft, ensure=partial(_ensure_unchanged, current))
+        after = context.transaction(target_log, CommitBase.of(current), files).commit(draft)
     run_after_commit(target_log, current, after, context)
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target, after, context)
@@ -83,6 +85,16 @@ def replace_clone(
     done = "the clone was replaced"
     gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)
     return dataclasses.replace(report, version_after=after.version, notes=notes, gone=gone)
+
+
+def _ensure_unchanged(current: Snapshot, base: CommitBase) -> None:
+    """Refuse another version than that which the note names: a vacuum waits for that one."""
+    if base.version != current.version:
+        raise ConflictError(
+            "nothing was replaced: another writer committed to the clone during the run",
+            hint="Rerun the command.",
+        )
+    ensure_may_write(base)
 
 
 def _plan(

@@ -101,13 +101,14 @@ def with_clone_note(
     context: RunContext,
     *,
     leave: bool,
-    is_new: bool = True,
+    version: int = 0,
 ) -> Iterator[tuple[str, ...]]:
     """Write notes of the clone to the tables that own its files.
 
-    Yield the addresses of the tables with a note; none unless ``leave``. If no clone is committed
-    in the context, delete these notes if the clone ``is_new``: one that existed still needs them.
-    Otherwise warn of the notes of earlier clones at the address.
+    Yield the addresses of the tables with a note; none unless ``leave``. ``version`` is the version
+    of the clone that is committed in the context. If none is committed, delete the notes of a new
+    clone; one that existed still needs them. Otherwise warn of the notes of earlier clones at the
+    address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -116,7 +117,8 @@ def with_clone_note(
         yield ()
         return
     host = socket.gethostname() if is_local_uri(target.uri) else ""
-    note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id, host)
+    noted_ms = context.clock.now_ms()
+    note = CloneNote(target.uri, plan.version, noted_ms, plan.metadata.id, host, version)
     owners = _find_owners(snapshot.store, plan, context)
     started: list[Store] = []
     try:
@@ -127,8 +129,8 @@ def with_clone_note(
     except KEEPS_FILES:
         raise
     except DeltactlError:  # no other: after it, there is certainly no commit
-        for store in started if is_new else ():
-            _drop(store, note)
+        for store in started:
+            _take_back(store, note)
         raise
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
@@ -158,9 +160,12 @@ def _write(store: Store, note: CloneNote) -> None:
         ) from error
 
 
-def _drop(store: Store, note: CloneNote) -> None:
+def _take_back(store: Store, note: CloneNote) -> None:
     with suppress(DeltactlError):  # a vacuum names it
-        drop_note(store, note)
+        if note.clone_version:
+            write_note(store, replace(note, clone_version=0))
+        else:
+            drop_note(store, note)
 
 
 def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[Store]:

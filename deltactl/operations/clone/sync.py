@@ -83,7 +83,7 @@ class Update:
         return RestoreCommit(
             description=description,
             read_version=self.current.version,
-            ensure=_ensure_may_write,
+            ensure=ensure_may_write,
             added=_without_versions(self.added),
             removed=self.removed,
             state=self.state,
@@ -330,7 +330,7 @@ def ensure_may_remove(update: Update) -> None:
         )
 
 
-def _ensure_may_write(base: CommitBase) -> None:
+def ensure_may_write(base: CommitBase) -> None:
     """Refuse a table with a feature that forbids it."""
     ensure_supported(base.protocol, base.metadata, Operation.CLONE)
 

@@ -250,7 +250,9 @@ def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
 
 
 def _run_cleanup(work: TableWork, base: Outcome) -> Outcome:
-    report = checkpoint_table(work.log, CheckpointOptions(cleanup_only=True), work.context)
+    # The property may have changed since the plan.
+    options = CheckpointOptions(cleanup_only=True, if_enabled=True)
+    report = checkpoint_table(work.log, options, work.context)
     if report.cleanup is None or report.cleanup.is_empty:
         return _was_done(base)
     failed = {name for name, _ in report.failed}

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import (
+    ConflictError,
     DeltactlError,
     LogGapError,
     NotATableError,
@@ -227,7 +228,7 @@ class OtherTables:
             StorageError: one of them cannot be read.
         """
         for address in addresses:
-            yield from self._names_used_by(open_store(address, self._options), "")
+            yield from self._names_used_by(open_store(address, self._options), None)
 
     def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that noted clones, and their clones, reference.
@@ -244,9 +245,7 @@ class OtherTables:
             seen.add((note.clone_uri, note.clone_id))
             try:
                 other = open_store(note.clone_uri, self._options)
-                yield from self._names_used_by(
-                    other, note.clone_id, may_be_elsewhere=note not in notes
-                )
+                yield from self._names_used_by(other, note, may_be_elsewhere=note not in notes)
                 waiting += read_notes(other)
             except DeltactlError as error:
                 _refuse(self._store, note, error)
@@ -269,11 +268,11 @@ class OtherTables:
         yield from self._names_in(self._store, ([batch] for batch in addresses))
 
     def _names_used_by(
-        self, other: Store, table_id: str, *, may_be_elsewhere: bool = False
+        self, other: Store, note: CloneNote | None, *, may_be_elsewhere: bool = False
     ) -> Iterator[pa.ChunkedArray]:
         """Yield the names that may be of files under the root that another table references."""
         refuse_chain(other.uri)
-        columns = self._named_by(other, table_id)
+        columns = self._named_by(other, note)
         yield from self._names_in(other, columns, may_be_elsewhere=may_be_elsewhere)
 
     def _names_in(
@@ -321,16 +320,23 @@ class OtherTables:
                 return True
         return False
 
-    def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
+    def _named_by(
+        self, other: Store, note: CloneNote | None
+    ) -> Iterator[Sequence[pa.ChunkedArray]]:
         """Yield columns of names, relative or absolute, in any version of another table."""
         log = DeltaLog(other, self._warn)
         log.ensure_newest()
         events = EventCollector()
         latest = log.snapshot(visitors=[events])
-        if table_id and latest.metadata.id != table_id:
+        if note is not None and note.clone_id and latest.metadata.id != note.clone_id:
             raise NotATableError(
                 f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
-                f"{table_id}"
+                f"{note.clone_id}"
+            )
+        if note is not None and latest.version < note.clone_version:
+            raise ConflictError(
+                f"a `deltactl clone --replace` has not committed version {note.clone_version} of "
+                "the clone. If it was killed, rerun it"
             )
         yield from _files_of(latest)
         for batch in latest.tombstone_batches(_FILE_COLUMNS):

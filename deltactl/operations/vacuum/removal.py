@@ -183,7 +183,7 @@ class VacuumRun:
     def _correct_cutoff(self, put_at_ms: int) -> int:
         """Return the cutoff by the slower of two clocks: this machine's and the store's."""
         assert self.state.commit_file is not None
-        (info,) = self._store.stat_many([self.state.commit_file])
+        (info,) = self._store.stat_many([self.state.commit_file.name])
         self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
         behind = max(0, self._skew_ms)
         retain = self._plan.retention.retain_ms
@@ -267,6 +267,7 @@ class VacuumRun:
             self._totals.came_back |= back
             self._restore(sorted(back & self._totals.tried))
         ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)
+        self._log.ensure_decides(self._base.protocol, self._base.metadata)
         before, after = self._origin, self._base.metadata
         if before.id != after.id or _retention_text(before.configuration) != _retention_text(
             after.configuration

@@ -160,10 +160,10 @@ def test_a_commit_may_be_published_and_its_staged_file_removed_during_a_run() ->
     log = scene.log()
     base = CommitBase.of(log.snapshot())
     assert base.commit_file is not None
-    assert "_staged_commits" in base.commit_file
+    assert "_staged_commits" in base.commit_file.name
     times = choose_times(base, scene.log(), scene.context.clock)
     scene.committer.publish_all()
-    assert scene.store.stat_many([base.commit_file]) == [None]
+    assert scene.store.stat_many([base.commit_file.name]) == [None]
     assert base.ensure_table_is_there(log)
     assert choose_times(base, scene.log(), scene.context.clock) == times
     scene.store.delete_many([log.commit_file(base.version)])

@@ -92,6 +92,25 @@ def run_now(root: Path, policy: MaintainPolicy = QUICK, **options: Any) -> Maint
     return maintain_tables([str(root)], lambda _: policy, MaintainOptions(**options), context)
 
 
+def test_a_cleanup_that_was_turned_off_since_the_plan_is_left(tmp_path: Path) -> None:
+    """All tables are planned first, so hours may lie between the plan and the deletion."""
+    builder = build(tmp_path, commits=30)
+    builder.checkpoint(20)
+    age(tmp_path, NOW_MS - 60 * DAY_MS)
+    newest = tmp_path / "_delta_log" / f"{builder.commit():020d}.json"
+    os.utime(newest, (NOW_MS / 1000, NOW_MS / 1000))
+    context = RunContext(warn=pytest.fail, clock=FixedClock(NOW_MS), engine=LocalEngine())
+    run = Maintenance(MaintainOptions(only=frozenset({"log-cleanup"})), context.clock)
+    log = DeltaLog(builder.store, pytest.fail)
+    run.observe("t", log.read_only(), QUICK, context)
+    run.decide(["t"])
+    assert [action.name for action in run.decision.chosen] == ["log-cleanup"]
+    builder.commit(builder.metadata_action(properties={"delta.enableExpiredLogCleanup": "false"}))
+    report = run.act("t", log, context)
+    assert [outcome.was_done for outcome in report.outcomes] == [True]
+    assert log.unread().commit_files.keys() >= set(range(30))
+
+
 def only(report: MaintainReport) -> TableReport:
     assert not report.errors, report.errors
     [table] = report.tables

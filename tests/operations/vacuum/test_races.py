@@ -159,6 +159,10 @@ def _beyond_us(scene: Scene) -> None:
     commit_now(scene, TableBuilder.protocol_action(["notYetInvented"]))
 
 
+def _managed(scene: Scene) -> None:
+    commit_now(scene, TableBuilder.protocol_action(["inCommitTimestamp", "catalogManaged"]))
+
+
 def _kept_longer(scene: Scene) -> None:
     longer = {"delta.deletedFileRetentionDuration": "interval 90 days"}
     commit_now(scene, scene.builder.metadata_action(properties=longer))
@@ -245,6 +249,7 @@ def _deleted(scene: Scene) -> None:
     ("change", "error", "says"),
     [
         (_beyond_us, UnsupportedFeatureError, "notYetInvented"),
+        (_managed, UnsupportedFeatureError, "without its catalog"),
         (_kept_longer, ConflictError, "retention"),
         (_deleted, NotATableError, "the table was deleted during the run"),
     ],

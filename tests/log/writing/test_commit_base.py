@@ -1,0 +1,108 @@
+"""A table is deleted and created again during a run, or its last commit is written again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import ConflictError
+from deltactl.operations.alter.run import AlterOptions, alter_table
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.storage.store import Store
+from tests.support.forwarding import Call, InterceptingStore
+from tests.support.run import run_on
+from tests.support.stores import MemoryStore, fresh_store
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, encode_lines
+
+
+def build(id_: str, first: int, commits: int = 4) -> TableBuilder:
+    builder = TableBuilder(fresh_store(), [Column("id")])
+    builder.commit(builder.metadata_action(id=id_))
+    for number in range(first, first + commits):
+        builder.append([{"id": number}])
+    return builder
+
+
+class _Recreated(InterceptingStore):
+    """Another program changes the log at the first call that a condition accepts."""
+
+    def __init__(self, inner: Store, when: Callable[[Call], bool], change: Callable[[], None]):
+        super().__init__(inner)
+        self._when, self._change = when, change
+        self.was_changed = False
+
+    def _intercept(self, call: Call) -> Any:
+        if not self.was_changed and self._when(call):
+            self.was_changed = True
+            self._change()
+        return call.do()
+
+
+def log_of(store: Store) -> dict[str, bytes]:
+    return {info.name: store.read(info.name) for info in store.list_from(LOG)}
+
+
+def is_first_write(call: Call) -> bool:
+    return call.method in ("open_output", "open_replacement")
+
+
+def is_before_commit(call: Call) -> bool:
+    return call.method == "stat_many" and call.names[0] == commit_path(5)
+
+
+@pytest.mark.parametrize("commits", [4, 6])
+@pytest.mark.parametrize("seconds", [0, 1])
+@pytest.mark.parametrize(
+    ("operation", "options", "when"),
+    [
+        (optimize_table, OptimizeOptions(), is_first_write),
+        (checkpoint_table, CheckpointOptions(), is_first_write),
+        (checkpoint_table, CheckpointOptions(kind="v2"), is_first_write),
+        (alter_table, AlterOptions(properties={"a": "b"}), is_before_commit),
+    ],
+)
+def test_nothing_of_the_old_table_gets_into_the_new_one(
+    operation: Any, options: Any, when: Callable[[Call], bool], seconds: int, commits: int
+) -> None:
+    """The commits have the same size in both tables if ``seconds``, and else the same time."""
+    features = ["v2Checkpoint"] if getattr(options, "kind", None) == "v2" else []
+    builder = TableBuilder(fresh_store(), [Column("id")], features=features)
+    builder.commit(builder.metadata_action(id="old"))
+    for number in range(4):
+        builder.append([{"id": number}])
+    store = builder.store
+    assert isinstance(store, MemoryStore)
+    before = log_of(store)
+    new = {name: data.replace(b'"old"', b'"new"') for name, data in before.items()}
+    new |= {commit_path(v): encode_lines([{"commitInfo": {}}]) for v in range(6, 2 + commits)}
+
+    def create_again() -> None:
+        for name, data in new.items():
+            time_ms = store.stat_many([name])[0]
+            store.put(name, data if seconds else data + b"\n")
+            if time_ms is not None:
+                store.set_modified(name, time_ms.modified_ms + 1000 * seconds)
+
+    acting = _Recreated(store, when, create_again)
+    with pytest.raises(ConflictError, match="the table was created again"):
+        run_on(acting, operation, options, engine=LocalEngine(workers=1))
+    assert acting.was_changed
+    wanted = new if seconds else {n: d + b"\n" for n, d in new.items()}
+    assert log_of(store) == wanted
+
+
+def test_a_commit_that_was_written_again_is_the_same() -> None:
+    """Each writer may complete a commit that another one began in DynamoDB."""
+    builder = build("same", 0)
+    store, name = builder.store, commit_path(builder.version)
+    assert isinstance(store, MemoryStore)
+
+    def write_again() -> None:
+        store.put(name, store.read(name))
+        store.set_modified(name, 2_000_000_000_000)
+
+    acting = _Recreated(store, is_first_write, write_again)
+    report = run_on(acting, optimize_table, OptimizeOptions(), engine=LocalEngine(workers=1))
+    assert (acting.was_changed, report.versions) == (True, (builder.version + 1,))
