@@ -54,7 +54,7 @@ class RestoreCommit:
         read_version: the version with which the files were compared.
         added: the files to add.
         removed: the files to remove.
-        renumbered: live files to add again, with other row ids.
+        again: live files to add again, with other row ids or statistics.
         state: the state to restore; ``None``: it stays as it is.
         ensure: is called before each attempt; raises an error if a state does not allow the commit.
         txn: the transaction identifier to write.
@@ -67,7 +67,7 @@ class RestoreCommit:
     removed: pa.Table = field(repr=False)
     state: RestoredState | None
     ensure: Callable[[CommitBase], None]
-    renumbered: pa.Table = field(default_factory=ADD_SCHEMA.empty_table, repr=False)
+    again: pa.Table = field(default_factory=ADD_SCHEMA.empty_table, repr=False)
     txn: Txn | None = None
     done: str = "restored"
 
@@ -75,7 +75,7 @@ class RestoreCommit:
         """See ``Draft.prepare``."""
         self.ensure(base)
         state = self.state
-        added = with_data_change(self.added, True), with_data_change(self.renumbered, False)
+        added = with_data_change(self.added, True), with_data_change(self.again, False)
         return Actions(
             description=self.description,
             read_version=self.read_version,

@@ -21,7 +21,7 @@ from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 from deltactl.protocol.stats import FieldPath, whole_number
-from deltactl.protocol.stats_columns import choose_stats_columns
+from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 
 _LEAST_BLOCK: Final = 1 << 20
 _SPECIAL_FLOATS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
@@ -62,6 +62,18 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
         if leaf.has_bounds and leaf.kind != "boolean"  # as in Delta on Spark
     }
     return stats_type(bounds, [leaf.path for leaf in columns.leaves], tight=columns.tight_bounds)
+
+
+def all_stats_type(metadata: Metadata) -> pa.StructType:
+    """Return the type of all statistics that files can have: not only of the chosen leaves.
+
+    Raises:
+        UnsupportedFeatureError: deltactl does not know a column type.
+    """
+    schema = metadata.data_schema
+    leaves = list_leaves(schema)
+    bounds = {leaf.path: _leaf_type(schema, leaf.path) for leaf in leaves if leaf.has_bounds}
+    return stats_type(bounds, [leaf.path for leaf in leaves], tight=True)
 
 
 def bounds_type(metadata: Metadata, paths: Sequence[FieldPath]) -> pa.StructType:

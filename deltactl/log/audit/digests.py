@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.keyed_hash import add_sums, sum_of_hashes
+from deltactl.numpy_types import Flags
 from deltactl.parquet.nested import walk_arrays
+from deltactl.protocol.arrow_schemas import array_of, flags_of
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats_decoding import parse_stats
 
@@ -105,6 +108,26 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
             count, total = found.get(name, (0, 0))
             found[name] = (count + len(texts), add_sums(total, sum_of_hashes(texts)))
     return StatsDigest(found)
+
+
+def differing_stats(one: pa.Array, other: pa.Array, type_: pa.StructType | None) -> Flags:
+    """Return which pairs of JSON strings have other statistics of a type; ``None``: other texts.
+
+    Differences in form do not count, nor do bounds of booleans that only one has: structs in
+    checkpoints have none.
+    """
+    is_other = flags_of(pc.not_equal(pc.fill_null(one, ""), pc.fill_null(other, "")))
+    if type_ is None or not is_other.any():
+        return is_other
+    texts = (it.filter(array_of(is_other)) for it in (one, other))
+    found = np.zeros(np.count_nonzero(is_other), np.bool_)
+    for pair in zip(*(walk_arrays(parse_stats(it, type_)) for it in texts), strict=True):
+        ours, theirs = (_normalise(leaf) for _, leaf in pair)
+        found |= flags_of(pc.fill_null(pc.not_equal(ours, theirs), False))
+        if not pa.types.is_boolean(pair[0][1].type):
+            found |= flags_of(pc.xor(pc.is_null(ours), pc.is_null(theirs)))
+    is_other[is_other] = found
+    return is_other
 
 
 def _normalise(array: pa.Array) -> pa.Array:

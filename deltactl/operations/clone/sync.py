@@ -1,7 +1,8 @@
 """``clone --deep --sync``: update an earlier deep clone to a version of its source.
 
 All files of both tables are compared, so the age of the log of the source does not matter. New
-files are copied, and one commit adds them and removes files that the source no longer has.
+files are copied, and one commit adds them and removes files that the source no longer has. It adds
+files again whose statistics or row ids are other ones in the source.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from deltactl.operations.clone.commits import (
     ensure_unchanged,
     find_past_clone,
 )
+from deltactl.operations.clone.live_files import compare_live
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -54,14 +56,23 @@ from deltactl.units import format_count
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a sync or a replacement adds and removes, and the new state of the target."""
+    """What a sync or a replacement adds and removes, and the new state of the target.
+
+    ``again`` are live files of the target to add again, with other statistics or row ids.
+    """
 
     current: Snapshot
     plan: ClonePlan
     added: pa.Table = field(repr=False)
+    again: pa.Table = field(repr=False)
     removed: pa.Table = field(repr=False)
     state: RestoredState = field(repr=False)
     is_empty: bool
+
+    @property
+    def files_added(self) -> int:
+        """Return the number of files that the commit adds."""
+        return int(self.added.num_rows + self.again.num_rows)
 
     def report(self, target: Store, context: RunContext, *, dry_run: bool) -> CloneReport:
         """Return the report of the plan."""
@@ -73,7 +84,7 @@ class Update:
             self.current.version,
             dry_run=dry_run,
             is_done=self.is_empty,
-            files_added=self.added.num_rows,
+            files_added=self.files_added,
             files_removed=self.removed.num_rows,
             bytes_removed=sum_sizes(self.removed),
         )
@@ -86,6 +97,7 @@ class Update:
             ensure=ensure_may_write,
             added=_without_versions(self.added),
             removed=self.removed,
+            again=self.again,
             state=self.state,
             txn=clone_txn(self.plan, context.clock.now_ms()),
             done=done,
@@ -132,7 +144,7 @@ def sync_clone(
         if update.is_empty:
             return replace(report, version_after=before)
         update = _with_times(update, copied, full=options.full)
-        report = replace(report, files_added=update.added.num_rows)
+        report = replace(report, files_added=update.files_added)
         counts = (update.added.num_rows, sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
@@ -147,7 +159,9 @@ def sync_clone(
 
 def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
     """Return the update with the times of the source files; if ``full``, also of replaced files."""
-    added = with_times(update.added, update.plan.copies, copied)
+    added, again = (
+        with_times(it, update.plan.copies, copied) for it in (update.added, update.again)
+    )
     if full:
         files = with_times(update.plan.files, update.plan.copies, copied)
         ours = update.current.files
@@ -155,7 +169,8 @@ def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
             pc.index_in(sized_file_keys(files), value_set=sized_file_keys(ours))
         )
         added = files.filter(pc.fill_null(pc.not_equal(known, files["modification_time_ms"]), True))
-    return replace(update, added=added)
+        again = again.filter(pc.invert(pc.is_in(file_keys(again), value_set=file_keys(added))))
+    return replace(update, added=added, again=again)
 
 
 def _plan(
@@ -251,24 +266,21 @@ def compare(
         # An optimize of the clone may have moved rows: they are still the rows of the source.
         empty = plan.files.slice(0, 0)
         plan = replace(plan, copies=_copies_for(plan, current, empty))
-        return Update(current, plan, empty, empty, state, is_empty=True)
+        return Update(current, plan, empty, empty, empty, state, is_empty=True)
     theirs, ours = sized_file_keys(plan.files), sized_file_keys(current.files)
-    added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
+    places = pc.index_in(theirs, value_set=ours)
+    files, is_other = compare_live(plan.files, current.files, places, state)
+    added, again = files.filter(pc.is_null(places)), files.filter(is_other)
     if not full:
         _ensure_not_replaced(current, added)
     removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
     # A commit must not add and remove a file of the same path and vector.
     same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
     removed = removed.filter(pc.invert(same_files))
-    is_empty = same and is_known and not added.num_rows and not removed.num_rows
-    return Update(
-        current,
-        replace(plan, copies=_copies_for(plan, current, added)),
-        added,
-        removed,
-        state,
-        is_empty,
-    )
+    plan = replace(plan, files=files, copies=_copies_for(plan, current, added))
+    has_changes = added.num_rows or again.num_rows or removed.num_rows
+    is_empty = same and is_known and not has_changes
+    return Update(current, plan, added, again, removed, state, is_empty)
 
 
 def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:

@@ -274,7 +274,7 @@ def _commit(
             read_version=current.version,
             added=plan.added,
             removed=plan.removed,
-            renumbered=plan.renumbered,
+            again=plan.renumbered,
             state=plan.state,
             ensure=_ensure_may_restore,
         )
