@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -123,6 +124,7 @@ class Table:
         if self._name is None:
             self._log = self._open() if store is None else DeltaLog(store, warn)
             self._log.storage_options = self._storage_options
+            self._process = os.getpid()
 
     def _log_for(self, dry_run: bool, *, published_only: bool = False) -> DeltaLog:
         """Return a log of its own for a call: threads may share a table.
@@ -134,6 +136,9 @@ class Table:
         if self._name is not None:
             log = self._open(read_only=dry_run, published_only=published_only)
         else:
+            if self._process != os.getpid():
+                # A forked process must not share its parent's connections. A copy has its own.
+                self._log, self._process = copy(self)._log, os.getpid()
             log = self._log.read_only() if dry_run else self._log.unread()
             log.published_only = published_only
         log.commit_options = self._commit or log.commit_options

@@ -30,17 +30,21 @@ _LARGEST_SHARE: Final = 0.5
 
 
 class _Copy:
-    """A temporary file that is removed when this object is garbage collected."""
+    """A temporary file that is removed when this object is garbage collected.
+
+    In a forked process, the file is kept: it is the parent's.
+    """
 
     def __init__(self) -> None:
         descriptor, self.path = tempfile.mkstemp(prefix="deltactl-", suffix=_SUFFIX)
         os.close(descriptor)
-        weakref.finalize(self, _remove, self.path)
+        weakref.finalize(self, _remove, self.path, os.getpid())
 
 
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        os.unlink(path)
+def _remove(path: str, process: int) -> None:
+    if process == os.getpid():
+        with suppress(OSError):
+            os.unlink(path)
 
 
 class ListedCopies:

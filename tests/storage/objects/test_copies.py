@@ -1,6 +1,7 @@
 """Copies of listed files: made once, as good as the listing, gone when nobody needs them."""
 
 import gc
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -64,6 +65,18 @@ def test_a_listing_that_says_otherwise_ends_a_copy(folder: Path) -> None:
         assert file.read() == b"2"
     copies.forget(NAME)
     assert list(folder.iterdir()) == []
+
+
+def test_a_forked_process_keeps_the_copies_of_its_parent(folder: Path) -> None:
+    copies = ListedCopies()
+    copies.note("_delta_log", [listed()])
+    opened(copies, Downloads()).close()
+    child = os.fork()
+    if child == 0:
+        copies.forget(NAME)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_copies_go_with_their_store(folder: Path) -> None:

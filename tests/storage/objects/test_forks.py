@@ -1,0 +1,30 @@
+"""Processes that are forked from one with connections to an object store."""
+
+import multiprocessing
+
+import pytest
+
+from deltactl import Table
+from tests.storage.conftest import S3_BUCKET, write_rows
+from tests.support.object_servers import s3_options
+from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
+
+pytestmark = UNCLOSED_SESSIONS
+
+
+@pytest.mark.xdist_group("moto")
+def test_a_forked_process_uses_a_table_of_its_parent(moto: str) -> None:
+    uri = f"s3://{S3_BUCKET}/forked"
+    write_rows(uri, moto, commits=2)
+    table = Table(uri, s3_options(moto))
+    assert table.snapshot().version == 1
+
+    def commit() -> None:
+        assert table.snapshot().version == 1
+        table.alter(properties={"a": "b"})
+
+    child = multiprocessing.get_context("fork").Process(target=commit)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert table.snapshot().version == 2
