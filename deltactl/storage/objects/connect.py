@@ -38,6 +38,16 @@ _services: dict[tuple[object, ...], ObjectService] = {}
 _lock = threading.Lock()
 
 
+def _renew_lock() -> None:
+    """Replace the lock in a forked process: a thread that only the parent has may hold it."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> ObjectService:
     """Return the service of an address; tables in the same place share a connection.
 

@@ -5,6 +5,7 @@ import multiprocessing
 import pytest
 
 from deltactl import Table
+from deltactl.storage.objects import connect
 from tests.storage.conftest import S3_BUCKET, write_rows
 from tests.support.object_servers import s3_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
@@ -28,3 +29,13 @@ def test_a_forked_process_uses_a_table_of_its_parent(moto: str) -> None:
     child.join(30)
     assert child.exitcode == 0
     assert table.snapshot().version == 2
+
+
+def test_a_fork_while_a_thread_connects_can_connect() -> None:
+    with connect._lock:
+        child = multiprocessing.get_context("fork").Process(target=Table, args=("s3://b/t",))
+        child.start()
+        child.join(20)
+    child.kill()
+    child.join()
+    assert child.exitcode == 0
