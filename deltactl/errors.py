@@ -214,7 +214,9 @@ class FilesGoneError(ConflictError):
 
     code = "FILES_GONE"
 
-    def __init__(self, message: str, *, hint: str, changed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, changed: Sequence[str] = ()
+    ) -> None:
         super().__init__(message, hint=hint)
         self.changed = tuple(changed)
 

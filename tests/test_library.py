@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import deltactl
-from deltactl import OptimizeOptions, RestoreOptions, Table, TableWarning, VacuumOptions
+from deltactl import OptimizeOptions, RestoreOptions, Table, TableWarning, VacuumOptions, errors
 from deltactl.errors import NotATableError, UsageError, VersionNotFoundError
 from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
@@ -283,6 +283,23 @@ def test_tables_and_reports_can_be_pickled(
     assert copy.snapshot().version == 2
     for report in (copy.generate_manifest(dry_run=True), copy.detail(readers=True)):
         assert pickle.loads(pickle.dumps(report)).to_dict() == report.to_dict()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.DeltactlError)
+    ],
+)
+def test_errors_can_be_pickled(kind: type[errors.DeltactlError]) -> None:
+    error = kind("what failed", hint="what to do")
+    error.code = "CAUSE"
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == "what failed"
+    assert vars(copy) == vars(error)
 
 
 def test_every_report_has_a_short_text() -> None:
