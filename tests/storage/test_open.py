@@ -1,5 +1,6 @@
 """Addresses to stores, and credentials that nobody gets to see."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from deltactl.storage.objects import connect
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
+from deltactl.storage.providers import PROVIDERS
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 
 
@@ -142,6 +144,18 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match="needs the Python module decorator") as caught:
         open_store("gs://b/t")
     assert caught.value.hint == "Run pip install gcsfs."
+
+
+def test_connections_are_kept_while_a_store_uses_them_or_if_they_are_recent() -> None:
+    def find(place: str) -> ObjectService:
+        return connect.find_service(PROVIDERS["memory"], f"memory://{place}/t", {})
+
+    used, recent, old = find("used"), weakref.ref(find("recent")), weakref.ref(find("old"))
+    for number in range(20):
+        find(str(number))
+        assert find("recent") is recent()
+    assert find("used") is used
+    assert old() is None
 
 
 def test_nested_options_and_truth_values() -> None:

@@ -77,7 +77,7 @@ class Servers:
 
     def stop(self) -> None:
         """Let go of the connections to them, and stop them all."""
-        connect._services.clear()
+        connect._recent.clear()
         gc.collect()
         self._stack.close()
 

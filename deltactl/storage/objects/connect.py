@@ -1,4 +1,4 @@
-"""Connect to object stores. The process keeps one connection for each place and credentials.
+"""Connect to object stores. Stores with the same place and credentials share one connection.
 
 The caches of fsspec are turned off, for two reasons. With an outdated listing, commits lose against
 other writers. And fsspec's cache of instances keeps credentials that deltactl cannot remove.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from inspect import signature
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from deltactl.errors import DeltactlError, StorageError, UsageError
 from deltactl.option_names import option
@@ -34,18 +36,26 @@ _OTHER_OPTIONS: Final = frozenset({
 })  # fmt: skip
 """Options that are not parameters of the packages: those of deltactl and of fsspec."""
 
-_services: dict[tuple[object, ...], ObjectService] = {}
+_services: WeakValueDictionary[tuple[object, ...], ObjectService] = WeakValueDictionary()
+_recent: deque[ObjectService] = deque(maxlen=16)
+"""The services that are kept when no store uses them. Each needs more than 10 MB."""
+_of_parent: list[ObjectService] = []
 _lock = threading.Lock()
 
 
-def _renew_lock() -> None:
-    """Replace the lock in a forked process: a thread that only the parent has may hold it."""
+def _after_fork() -> None:
+    """Prepare a forked process.
+
+    A thread of the parent may hold the lock. The services of the parent are never closed here: some
+    libraries would send that through the parent's connection.
+    """
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
+    _of_parent.extend(_services.values())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> ObjectService:
@@ -72,19 +82,34 @@ def find_service(provider: Provider, uri: str, options: Mapping[str, str]) -> Ob
     key = (*opened_with, uri if provider.reads_only else place, rate)
     with _lock:
         # With the lock held: two threads must not connect twice to one place.
-        if key not in _services:
+        service = _services.get(key)
+        if service is None:
             try:
-                module = import_module(f"deltactl.storage.objects.{provider.module}")
-                _services[key] = module.connect(uri, settings, Traffic(Pacer(rate)))
-                if provider.package in _IGNORING:
-                    _warn_of_unknown(provider.package, options, _services[key].file_system)
-                _services[key].opened_with = opened_with
+                service = _services[key] = _connect(provider, uri, settings, options, rate)
+                service.opened_with = opened_with
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:
                 # `from None`: the text of the error may have a secret.
                 raise _explain(error, f"{scheme}://{place}", provider.access, settings) from None
-        return _services[key]
+        if service in _recent:
+            _recent.remove(service)
+        _recent.append(service)
+        return service
+
+
+def _connect(
+    provider: Provider,
+    uri: str,
+    settings: dict[str, Any],
+    options: Iterable[str],
+    rate: float | None,
+) -> ObjectService:
+    module = import_module(f"deltactl.storage.objects.{provider.module}")
+    service: ObjectService = module.connect(uri, settings, Traffic(Pacer(rate)))
+    if provider.package in _IGNORING:
+        _warn_of_unknown(provider.package, options, service.file_system)
+    return service
 
 
 def _warn_of_unknown(package: str, options: Iterable[str], file_system: object) -> None:

@@ -1,11 +1,14 @@
 """Processes that are forked from one with connections to an object store."""
 
 import multiprocessing
+import weakref
 
 import pytest
 
 from deltactl import Table
 from deltactl.storage.objects import connect
+from deltactl.storage.objects.connect import find_service
+from deltactl.storage.providers import PROVIDERS
 from tests.storage.conftest import S3_BUCKET, write_rows
 from tests.support.object_servers import s3_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
@@ -38,4 +41,18 @@ def test_a_fork_while_a_thread_connects_can_connect() -> None:
         child.join(20)
     child.kill()
     child.join()
+    assert child.exitcode == 0
+
+
+def test_a_forked_process_never_closes_a_connection_of_its_parent() -> None:
+    service = weakref.ref(find_service(PROVIDERS["memory"], "memory://parent/t", {}))
+
+    def connect_elsewhere() -> None:
+        for number in range(20):
+            find_service(PROVIDERS["memory"], f"memory://{number}/t", {})
+        assert service() is not None
+
+    child = multiprocessing.get_context("fork").Process(target=connect_elsewhere)
+    child.start()
+    child.join(20)
     assert child.exitcode == 0
