@@ -81,7 +81,7 @@ class TableWarning(UserWarning):
 def issue_warning(message: str) -> None:
     """Warn as Python does, with ``TableWarning``, at the line that called deltactl."""
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals["__name__"].startswith("deltactl."):
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("deltactl."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, TableWarning, stacklevel=level)
 

@@ -171,6 +171,12 @@ def test_what_has_no_effect_is_told_where_the_library_was_called(
     ]
 
 
+def test_a_caller_without_a_name_is_warned(table: Table) -> None:
+    program = "table.optimize(partitions=['day=2026-01-01', 'day=2027-01-01'], dry_run=True)"
+    with pytest.warns(TableWarning, match="no file is in the partition day=2027-01-01"):
+        exec(program, {"table": table})
+
+
 def test_hints_have_the_address_of_the_table(table: Table) -> None:
     command = f"deltactl describe-history {table.uri} --all"
     missing: list[Callable[[], object]] = [
