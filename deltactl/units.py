@@ -198,12 +198,18 @@ def to_timedelta(duration: timedelta | str) -> timedelta:
 
 
 def to_timestamp_ms(timestamp: datetime | str) -> int:
-    """Return milliseconds since 1970 UTC; a time without a zone is UTC; "2h" is two hours ago."""
+    """Return milliseconds since 1970 UTC; a time without a zone is UTC; "2h" is two hours ago.
+
+    Raises:
+        UsageError: the text is not valid, or the time is pandas' ``NaT``.
+    """
     if isinstance(timestamp, str):
         try:
             return SystemClock().now_ms() - parse_duration(timestamp)
         except UsageError:
             return parse_timestamp(timestamp)
+    if repr(timestamp) == "NaT":
+        raise UsageError("NaT is not a timestamp")
     zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     return (zoned - _EPOCH.replace(tzinfo=UTC)) // timedelta(milliseconds=1)
 

@@ -138,6 +138,8 @@ WRONG_VALUES = {
     "table.blame(3)": "partition must be str; got 3",
     "table.check_erased(3)": "predicate must be str; got 3",
     "table.optimize(engine=LocalEngine)": "engine must be an engine; got <class",
+    "LocalEngine(workers='2')": "workers must be int; got '2'",
+    "LocalEngine(workers=0)": "workers must be at least 1; got 0",
     "table.optimize(on_progress=3)": "on_progress must be a function; got 3",
     "Need(files='9')": "files must be int or None; got '9'",
     "table.history(limit='3')": "limit must be int or None; got '3'",

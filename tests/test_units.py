@@ -17,6 +17,7 @@ from deltactl.units import (
     parse_duration,
     parse_size,
     parse_timestamp,
+    to_timestamp_ms,
 )
 
 HOUR = 3_600_000
@@ -169,6 +170,12 @@ def test_timestamps_are_read(text: str, ms: int) -> None:
 def test_other_timestamps_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_timestamp(text)
+
+
+def test_a_missing_time_of_pandas_is_refused() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    with pytest.raises(UsageError, match="NaT is not a timestamp"):
+        to_timestamp_ms(pandas.NaT)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import Any, Final, Generic
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.cores import Cores, Place, run_on_core
 from deltactl.engine.tasks import open_tasks
+from deltactl.errors import UsageError
+from deltactl.option_fields import ensure_declared
 
 _TASKS_PER_WORKER: Final = 4
 _PROGRESS_SECONDS: Final = 0.5
@@ -37,6 +39,11 @@ class LocalEngine(Engine):
     memory_bytes: int | None = None
     reason: str = "given by the caller"
     max_unfinished: int | None = None
+
+    def __post_init__(self) -> None:
+        ensure_declared(self)
+        if self.workers < 1:
+            raise UsageError(f"workers must be at least 1; got {self.workers}")
 
     @property
     def name(self) -> str:

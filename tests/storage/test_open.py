@@ -44,6 +44,18 @@ def test_relative_paths_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert open_store("c:d").uri == f"file://{tmp_path}/c:d"
 
 
+def test_a_working_directory_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert open_store(str(tmp_path)).uri == f"file://{tmp_path}"
+    with pytest.raises(UsageError, match="the working directory cannot be read: No such file"):
+        open_store("t")
+
+
 @pytest.mark.parametrize(
     ("address", "words"),
     [

@@ -9,7 +9,7 @@ import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, UsageError
 from deltactl.storage.errors import mapped_errors, not_a_directory
 from deltactl.storage.local.files import sync_directory
 from deltactl.storage.local.uris import path_to_uri, strip_file_scheme
@@ -22,6 +22,16 @@ from deltactl.storage.names import (
 )
 
 
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be read: {error.strerror}",
+            hint="Change to another directory, or give an absolute path.",
+        ) from error
+
+
 class LocalPaths:
     """Paths of names below one directory, the root, which need not exist yet.
 
@@ -32,8 +42,14 @@ class LocalPaths:
     __slots__ = ("_base", "root", "uri")
 
     def __init__(self, root: str) -> None:
-        """Map names below ``root``."""
+        """Map names below ``root``.
+
+        Raises:
+            UsageError: ``root`` is relative, and the working directory was deleted.
+        """
         refuse_nul(root)
+        if not os.path.isabs(root):
+            root = os.path.join(_working_directory(), root)
         self.root = os.path.realpath(root)
         self._base = f"{self.root.rstrip('/')}/"
         self.uri = path_to_uri(self.root)
