@@ -31,7 +31,7 @@ from deltactl.log.history.timestamps import file_times, resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable, truncated_file
 from deltactl.log.table_probe import no_table_error
-from deltactl.protocol.features import CATALOG_MANAGED, has_feature
+from deltactl.protocol.features import CATALOG_MANAGED, COORDINATED_COMMITS, has_feature
 from deltactl.protocol.names import (
     LOG_DIR,
     SIDECAR_DIR,
@@ -224,8 +224,8 @@ class DeltaLog:
 
         Raises:
             NotATableError: there is no log.
-            LogGapError: ``_last_checkpoint`` names a later version than the listing has; with
-                ``or_warn``, this is a warning.
+            LogGapError: a file names a later version than the listing has; with ``or_warn``, this
+                is a warning.
         """
         from deltactl.log.segment import list_whole
 
@@ -303,8 +303,32 @@ class DeltaLog:
         """Return the name of the checksum file of a version in the store."""
         return f"{LOG_DIR}/{checksum_name(version)}"
 
+    @property
+    def stray_files(self) -> Mapping[str, int]:
+        """Return the files that are left from lost commits; see ``LogListing.strays``."""
+        return self.listing.strays
+
     def list_from(self, version: int) -> LogListing:
         """List the files of a version and of later ones, as they are now."""
+        listing, before = self._list_with_tail(version), None
+        while listing.strays and listing.latest_version != before:
+            before = listing.latest_version
+            listing = self._list_with_tail(version)  # their commits may be written meanwhile
+        latest = listing.latest_version
+        if listing.strays and latest is not None and self._may_lack_commits(listing):
+            listing.drop_after(latest)
+        return listing
+
+    def _may_lack_commits(self, listing: LogListing) -> bool:
+        """Return whether commits may exist that only a catalog or coordinator knows."""
+        from deltactl.log.history.latest_protocol import latest_protocol
+
+        found = None if self.managed is not None else latest_protocol(self.reader, listing)
+        return found is not None and (
+            self._is_decided_by_catalog(found) or has_feature(found, COORDINATED_COMMITS)
+        )
+
+    def _list_with_tail(self, version: int) -> LogListing:
         listing, tail = self._list_once(version)
         found = [each for each in (listing.latest_version, *tail.commits) if each is not None]
         newest, latest = max(found, default=version - 1), tail.latest_version

@@ -53,9 +53,11 @@ class LogListing:
         """
         self.commits |= {v: info for v, info in tail.commits.items() if v >= self.start_version}
         self.published_through = tail.published_through
-        latest = tail.latest_version
-        if latest is None:
-            return
+        if tail.latest_version is not None:
+            self.drop_after(tail.latest_version)
+
+    def drop_after(self, latest: int) -> None:
+        """Drop the files of later versions: they are not part of the table that is read."""
         for files in (self.commits, self.checksums):
             for version in [version for version in files if version > latest]:
                 del files[version]
@@ -73,6 +75,17 @@ class LogListing:
         """Return the oldest version that has a commit or a checkpoint, or ``None``."""
         oldest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
         return min(oldest, default=None)
+
+    @property
+    def strays(self) -> dict[str, int]:
+        """Return the checksum files of versions after the latest, with these versions.
+
+        Writers write these files after the commits.
+        """
+        latest = self.latest_version
+        if latest is None:
+            return {}
+        return {file.name: end for end, file in self.checksums.items() if end > latest}
 
     @property
     def first_commit(self) -> int:

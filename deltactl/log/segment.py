@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 
 from deltactl.errors import (
     LogGapError,
@@ -20,7 +21,7 @@ from deltactl.errors import (
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.hint import read_hint
 from deltactl.log.listing import LogListing
-from deltactl.protocol.names import commit_version
+from deltactl.protocol.names import LAST_CHECKPOINT, commit_version
 from deltactl.storage.store import FileInfo, Store
 
 _SHOWN = 5
@@ -65,7 +66,7 @@ def list_from_hint(
         listing = list_from(hinted)
         # A newer one is enough: a log cleanup may have deleted that of an outdated file.
         if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
-            return listing, None
+            return listing, find_lost_commits(listing, hinted, store.uri)
         if listing.latest_version is not None:
             warn(f"_last_checkpoint refers to version {hinted}, which has no complete checkpoint")
     listing = list_from(0)
@@ -85,19 +86,21 @@ def list_whole(
 
 
 def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> LogGapError | None:
-    """Return an error if ``_last_checkpoint`` names a version after the latest of the listing.
+    """Return an error if a file of the log names a version after the latest of the listing.
 
-    A checkpoint is written after its commit, so commits were lost. A commit after older ones would
-    begin another history, and a vacuum would delete the data files of the lost commits.
+    These files are written after their commits, so commits were lost. A commit after older ones
+    would begin another history, for which readers would use the files of the lost one; and a vacuum
+    would delete the data files of the lost commits.
     """
     latest = listing.latest_version
-    if hinted is None or latest is None or hinted <= latest:
+    ends = {LAST_CHECKPOINT: -1 if hinted is None else hinted} | listing.strays
+    name, end = max(ends.items(), key=itemgetter(1))
+    if latest is None or end <= latest:
         return None
     first = latest + 1
-    missing = f"commit {first} is" if hinted == first else f"commits {first} to {hinted} are"
+    missing = f"commit {first} is" if end == first else f"commits {first} to {end} are"
     return LogGapError(
-        f"the newest commit is {latest}, but _last_checkpoint names version {hinted}: "
-        f"{missing} missing",
+        f"the newest commit is {latest}, but {name} names version {end}: {missing} missing",
         hint="Restore the commits from a backup, with their modification times (`cp -p`). Or, if "
         f"they are lost for good, run `deltactl check {shlex.quote(where)} --fix "
         "last-checkpoint`, then rerun.",

@@ -159,6 +159,7 @@ CATALOG_MANAGED = tuple(
     )
     for name in ("catalogManaged", "catalogOwned-preview")
 )
+COORDINATED_COMMITS = _refused("coordinatedCommits-preview", "commits go through a coordinator")
 MATERIALIZE_PARTITION_COLUMNS = Feature(
     "materializePartitionColumns",
     switch="delta.enableMaterializePartitionColumnsFeature",
@@ -215,7 +216,7 @@ _ROWS = (
     _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
     _iceberg("icebergWriterCompatV3", "delta.enableIcebergWriterCompatV3"),
     *CATALOG_MANAGED,
-    _refused("coordinatedCommits-preview", "commits go through a coordinator"),
+    COORDINATED_COMMITS,
     _refused("redirectReaderWriter-preview", _REDIRECT, reader=True),
     _refused("redirectWriterOnly-preview", _REDIRECT),
     _refused("adaptiveMetadata-preview", "file actions are not in the log", reader=True),

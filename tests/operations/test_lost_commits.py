@@ -1,4 +1,4 @@
-"""The newest commits were lost, but ``_last_checkpoint`` still names their version."""
+"""The newest commits were lost, but other files of the log still name their version."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from deltactl import Table
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import LogGapError
+from deltactl.errors import LogGapError, UnsupportedFeatureError
 from deltactl.log.hint import HINT_NAME
 from deltactl.operations.history.run import commit_files, version_at
 from deltactl.operations.maintain.observe import observe_table
@@ -64,15 +64,23 @@ def store() -> MemoryStore:
     return made
 
 
-def lose_newest(store: MemoryStore) -> None:
-    """Delete the commits 2 and 3, and the checkpoint."""
+CHECKSUM = f"{LOG}/{3:020}.crc"
+LEFT = [HINT_NAME, CHECKSUM]
+
+
+def lose_newest(store: MemoryStore, left: str = HINT_NAME) -> None:
+    """Delete the commits 2 and 3, and the checkpoint; only one file still names version 3."""
     checkpoints = [info.name for info in store.list_from(LOG) if ".checkpoint" in info.name]
     store.delete_many([commit_path(2), commit_path(3), *checkpoints])
+    if left != HINT_NAME:
+        store.delete_many([HINT_NAME])
+        store.put(left, b"{}")
 
 
+@pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_writes_refuses(store: MemoryStore, command: str) -> None:
-    lose_newest(store)
+def test_a_command_that_writes_refuses(store: MemoryStore, command: str, left: str) -> None:
+    lose_newest(store, left)
     before = store.contents()
     with pytest.raises(LogGapError, match="newest commit is 1.* version 3: commits 2 to 3") as lost:
         COMMANDS[command](Table("x", store=store, warn=pytest.fail))
@@ -80,8 +88,21 @@ def test_a_command_that_writes_refuses(store: MemoryStore, command: str) -> None
     assert store.contents() == before
 
 
-def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore) -> None:
-    lose_newest(store)
+@pytest.mark.parametrize("left", [CHECKSUM])
+def test_a_listing_from_a_checkpoint_shows_lost_commits(left: str) -> None:
+    store = fresh_store()
+    builder = TableBuilder(store, [Column("id")])
+    builder.append([{"id": 1}])
+    builder.checkpoint()
+    builder.hint(1)
+    store.put(left, b"{}")
+    with pytest.raises(LogGapError, match="commits 2 to 3 are missing"):
+        Table("x", store=store, warn=pytest.fail).optimize()
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore, left: str) -> None:
+    lose_newest(store, left)
     warnings: list[str] = []
     table = Table("x", store=store, warn=warnings.append)
     assert table.snapshot().version == 1
@@ -111,11 +132,13 @@ def test_a_checkpoint_that_a_writer_makes_during_a_check_is_no_finding(commits: 
     assert Table("x", store=Overtaken(store)).check().findings.to_pylist() == []
 
 
+@pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])
-def test_after_the_fix_the_table_goes_on(store: MemoryStore, command: str) -> None:
-    lose_newest(store)
+def test_after_the_fix_the_table_goes_on(store: MemoryStore, command: str, left: str) -> None:
+    lose_newest(store, left)
     table = Table("x", store=store, warn=pytest.fail)
     table.fix(kind="last-checkpoint")
+    assert left not in store.contents()
     COMMANDS[command](table)
     assert table.check().findings.num_rows == 0
 
@@ -142,12 +165,35 @@ class Late(CountingStore):
     def _intercept(self, call: Call) -> Any:
         found = super()._intercept(call)
         is_first = call.method == "list_from" and self.calls["list_from"] == 1
-        return (i for i in found if f"{3:020d}" not in i.name) if is_first else found
+        hidden = {commit_path(3), commit_path(3).replace("json", "checkpoint.parquet")}
+        return (i for i in found if i.name not in hidden) if is_first else found
 
 
-def test_a_commit_written_after_the_listing_is_not_lost(store: MemoryStore) -> None:
-    late = Late(store)
-    assert Table("x", store=late, warn=pytest.fail).vacuum().plan.version == 3
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("command", ["check", "optimize", "vacuum"])
+def test_a_commit_written_after_the_listing_is_not_lost(
+    store: MemoryStore, command: str, left: str
+) -> None:
+    if left != HINT_NAME:
+        store.delete_many([HINT_NAME])
+        store.put(left, b"{}")
+    table = Table("x", store=Late(store), warn=pytest.fail)
+    if command == "check":
+        assert "LOG_GAP" not in table.check().findings["code"].to_pylist()
+    else:
+        COMMANDS[command](table)
+
+
+def test_a_commit_that_a_coordinator_knows_is_not_lost() -> None:
+    store = fresh_store()
+    builder = TableBuilder(store, [Column("id")], features=["coordinatedCommits-preview"])
+    builder.append([{"id": 1}])
+    store.put(CHECKSUM, b"{}")
+    table = Table("x", store=store, warn=pytest.fail)
+    assert table.snapshot().version == 1
+    assert table.check().is_sound
+    with pytest.raises(UnsupportedFeatureError, match="coordinatedCommits"):
+        table.optimize()
 
 
 @pytest.mark.parametrize(("hint", "reads"), [(1, 1), (3, 1), (None, 0)])

@@ -31,6 +31,12 @@ def describe_fix(report: FixReport) -> Iterator[Section]:
 def question_of(report: FixReport) -> str:
     """Return the question to ask before a fix."""
     if isinstance(report, LogFileReport):
+        if report.strays:
+            return (
+                f"Are the commits after version {report.version} lost for good? Then delete "
+                f"{format_count(len(report.strays), 'file')} that they left, and go on from this "
+                "version?"
+            )
         return f"Repair {report.name}?"
     if isinstance(report, StatsReport):
         return f"Write new statistics of {format_count(report.num_files, 'file')} to the log?"
@@ -124,13 +130,21 @@ def _describe_stats(report: StatsReport) -> Iterator[Section]:
 
 
 def _describe_log_file(report: LogFileReport) -> Section:
-    if report.problem is None:
+    if not report.rows:
         return Section((Tone.GOOD("Nothing to fix"), f" in version {report.version}"))
     verb = "Would repair" if report.dry_run else "To repair:"
     verb = "Repaired" if report.is_repaired else "Not repaired:" if report.obstacle else verb
     return Section(
-        Tone.STRONG(f"{verb} {report.name}"),
-        facts=[("problem", report.problem), ("reason", report.obstacle)],
+        Tone.STRONG(
+            f"{verb} the log after version {report.version}"
+            if report.strays
+            else f"{verb} {report.name}"
+        ),
+        facts=[
+            *(("delete", name) for name in report.strays),
+            ("problem", report.problem),
+            ("reason", report.obstacle),
+        ],
     )
 
 

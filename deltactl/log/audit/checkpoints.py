@@ -219,7 +219,8 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
         newer = log.list_from(version)
         if any(c.version == version for c in newer.checkpoints):  # written after the listing
             return HintVerdict(version, None)
-    if (lost := find_lost_commits(log.listing, version, log.uri)) is not None:
+    lost = find_lost_commits(log.listing, version, log.uri)
+    if lost is not None and version > log.latest_version:
         return HintVerdict(version, lost.message, is_ahead=True)
     # delta-rs and DuckDB need a complete checkpoint of this version or a later one.
     newest = max((c.version for c in log.listing.checkpoints), default=-1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
 from deltactl.log.audit.size_histogram import MEMBERS, encode_histogram, histogram_problem
@@ -37,6 +37,9 @@ from deltactl.protocol.actions import (
 )
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
+
+# Some readers take these from the file instead of the commits.
+READ_MEMBERS: Final = ("protocol differs from the log", "metadata differs from the log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,9 @@ class Checksum:
         """Return which actions differ from those of the log, without transactions."""
         wrong = []
         if self.protocol is not None and self.protocol != protocol:
-            wrong.append("protocol differs from the log")
+            wrong.append(READ_MEMBERS[0])
         if self.metadata is not None and not is_same_metadata(self.metadata, metadata):
-            wrong.append("metadata differs from the log")
+            wrong.append(READ_MEMBERS[1])
         if self.domains is not None and self.domains != dict(domains):
             wrong.append("domainMetadata differs from the log")
         return wrong

@@ -84,14 +84,15 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
 
 
 def check_newest(log: DeltaLog, findings: Findings) -> None:
-    """Find missing newest commits: a version checksum is written after its commit."""
-    latest, newest = log.latest_version, max(log.checksum_files, default=-1)
-    if newest > latest:
+    """Find missing newest commits: checksums and compacted files are written after commits."""
+    strays, latest = log.stray_files, log.latest_version
+    if strays:
+        name = max(strays, key=strays.__getitem__)
         findings.add(
             "LOG_GAP",
-            f"the log ends at version {latest}, but there is a checksum of version {newest}",
+            f"the log ends at version {latest}, but {name} names version {strays[name]}",
             version=latest + 1,
-            file=DeltaLog.commit_file(newest),
+            file=DeltaLog.commit_file(latest + 1),
         )
 
 

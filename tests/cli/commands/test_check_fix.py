@@ -204,6 +204,17 @@ def test_files_of_the_log(cli: RunCli, table: TextTable) -> None:
     assert (table.root / "_delta_log" / f"{2:020}.crc").exists()
 
 
+def test_files_that_lost_commits_left(cli: RunCli, table: TextTable) -> None:
+    (table.root / "_delta_log" / f"{3:020}.crc").write_text("{}")
+    words = ("check", "events", "--fix", "last-checkpoint")
+    shown = f" the log after version 2\n  delete  _delta_log/{3:020}.crc\n"
+    assert shown in cli(*words, "--dry-run").out
+    ran = cli(*words)
+    assert (ran.code, "Are the commits after version 2 lost for good?" in ran.err) == (6, True)
+    assert cli(*words, "--yes").out.startswith(f"Repaired{shown}")
+    assert cli(*words).out == "Nothing to fix in version 2\n"
+
+
 def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
     ran = cli("check", "events", "--fix", "missing-file")
     assert ran.code == 2

@@ -1,15 +1,22 @@
 """``check --fix checksum`` and ``last-checkpoint`` write files of the log anew."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from deltactl import CheckpointOptions, Table
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, StorageError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
 from deltactl.operations.check.fixes.log_files import LogFileReport
+from deltactl.operations.check.fixes.options import Fix, FixOptions
+from deltactl.operations.check.fixes.report import FixReport
+from deltactl.operations.check.fixes.run import fix_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
+from tests.support.forwarding import ForwardingStore
 from tests.support.restores import ids
 from tests.support.stores import (
     Crash,
@@ -80,6 +87,38 @@ def test_a_checksum_that_may_be_right_stays(store: MemoryStore) -> None:
     report = fix(store, "checksum")
     assert (report.is_empty, report.num_left) == (True, 1)
     assert "it is unknown whether this file or" in (report.obstacle or "")
+    assert store.contents() == before
+
+
+def test_a_file_of_lost_commits_stays_if_it_is_needed_again(store: MemoryStore) -> None:
+    commit = store.read(f"{LOG}/{2:020}.json")
+    names = [f"{LOG}/{version:020}.crc" for version in (3, 4)]
+    for name in names:
+        store.put(name, b"{}")
+    assert [row["name"] for row in fix(store, "last-checkpoint", dry_run=True).rows] == names
+
+    def bring_back(report: FixReport) -> bool:
+        store.put(f"{LOG}/{3:020}.json", commit)
+        return True
+
+    options, context = FixOptions(kind=Fix.LAST_CHECKPOINT), RunContext(warn=pytest.fail)
+    log = DeltaLog(store, pytest.fail)
+    assert fix_table(log, options, context, confirm=bring_back).num_left == 0
+    assert [name in store.contents() for name in names] == [True, False]
+
+
+def test_a_file_of_lost_commits_that_cannot_be_deleted(store: MemoryStore) -> None:
+    name = f"{LOG}/{3:020}.crc"
+    store.put(name, b"{}")
+    damage(store, "last-checkpoint", "wrong")
+    before = store.contents()
+
+    class Kept(ForwardingStore):
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            return {name: StorageError("denied") for name in names}
+
+    report = fix(Kept(store), "last-checkpoint")
+    assert (report.num_left, report.obstacle) == (1, f"{name} could not be deleted: denied")
     assert store.contents() == before
 
 

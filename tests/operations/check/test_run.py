@@ -221,6 +221,15 @@ def test_members_of_a_checksum(member: str) -> None:
         assert codes(check(builder.store, checkpoints=True)) == found
 
 
+def test_a_checksum_with_another_schema_misleads_readers() -> None:
+    builder = new_table(Column("id"))
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, 0, 0)
+    builder.change_metadata(columns=[Column("id"), Column("name")])
+    builder.store.put(f"{LOG}/{1:020d}.crc", builder.store.read(name or ""))
+    assert codes(check(builder.store)) == ["CHECKSUM_WRONG"]
+
+
 def test_a_remove_by_path_alone_names_its_writer() -> None:
     builder = table()
     remove_by_path_alone(builder)

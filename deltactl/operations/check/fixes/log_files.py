@@ -1,10 +1,12 @@
 """``check --fix checksum`` and ``last-checkpoint``: write a file of the log anew, or delete it.
 
-Readers do not need these files, and no commit is written.
+Readers do not need these files, and no commit is written. ``last-checkpoint`` ends a loss of the
+newest commits: it also deletes their checksum and log compaction files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,33 +27,35 @@ from deltactl.operations.run_context import RunContext
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class LogFileReport(FixReport):
-    """A file of the log and its problem, if any; ``obstacle``: why it is not repaired."""
+    """A file of the log and its problem, if any; ``obstacle``: why it is not repaired.
+
+    ``strays`` are files that are left from lost commits, to be deleted.
+    """
 
     name: str
     problem: str | None
     obstacle: str | None = None
     is_repaired: bool = False
+    strays: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to repair."""
-        return self.problem is None or self.obstacle is not None
+        return (self.problem is None and not self.strays) or self.obstacle is not None
 
     @property
     def num_left(self) -> int:
-        """Return 1 if the file is left as it is."""
-        return int(self.problem is not None and self.obstacle is not None)
+        """Return 1 if a file is left as it is."""
+        return int(self.obstacle is not None)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Return the file, if it has a problem."""
-        row = {
-            "name": self.name,
-            "problem": self.problem,
-            "obstacle": self.obstacle,
-            "repaired": self.is_repaired,
-        }
-        return [] if self.problem is None else [row]
+        """Return the files that have a problem."""
+        problems = dict.fromkeys(self.strays, "it is left from lost commits")
+        if self.problem is not None:
+            problems[self.name] = self.problem
+        rest = {"obstacle": self.obstacle, "repaired": self.is_repaired}
+        return [{"name": name, "problem": text, **rest} for name, text in problems.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -73,18 +77,29 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
         problem=None,
     )
     if options.kind is Fix.LAST_CHECKPOINT:
-        hint = check_hint(log, trusted.bad)
+        hint, strays = check_hint(log, trusted.bad), tuple(sorted(log.stray_files))
 
         def rewrite(confirmed: FixReport) -> FixReport:
+            # If this fails, the files still show that commits were lost.
+            if (obstacle := _delete_strays(log, strays)) is not None:
+                return _finish(confirmed, obstacle)
             done = all(it.repaired for it in repair_hint(log, hint, dry_run=False))
             return _finish(confirmed, None if done else "it could not be replaced")
 
-        return FixPlan(replace(report, problem=hint.problem), rewrite)
+        return FixPlan(replace(report, problem=hint.problem, strays=strays), rewrite)
     problem, obstacle = judge_checksum(trusted)
     name = log.checksum_file(latest.version)
     text = f"{name} is missing" if problem is None else problem or None
     report = replace(report, name=name, problem=text, obstacle=obstacle)
     return FixPlan(report, lambda confirmed: _finish(confirmed, _write(trusted, name)))
+
+
+def _delete_strays(log: DeltaLog, names: Sequence[str]) -> str | None:
+    """Delete these files, unless their commits are back; return the reason why it failed."""
+    log.update()
+    failed = log.store.delete_many([name for name in names if name in log.stray_files])
+    name, error = next(iter(failed.items()), (None, None))
+    return None if error is None else f"{name} could not be deleted: {error.message}"
 
 
 def _write(trusted: Trusted, name: str) -> str | None:

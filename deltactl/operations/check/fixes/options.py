@@ -54,7 +54,8 @@ class FixOptions:
     kind: Annotated[Fix | None, to_fix] = execution_option(
         None,
         "Repair findings of one kind. Asks first. checksum, last-checkpoint: write this file of "
-        "the latest version. missing-files: remove data files that do not exist from the table. "
+        "the latest version; last-checkpoint also deletes checksums and compacted files of commits "
+        "that were lost. missing-files: remove data files that do not exist from the table. "
         "missing-vectors: the same for files of which only the deletion vector is missing. "
         "path-encoding: remove files that readers still use because their remove action encodes "
         "the path differently. stats: compute missing, too short or wrong statistics",
