@@ -78,14 +78,16 @@ class LogListing:
 
     @property
     def strays(self) -> dict[str, int]:
-        """Return the checksum files of versions after the latest, with these versions.
+        """Return the checksum and log compaction files that reach beyond the latest version.
 
-        Writers write these files after the commits.
+        The values are their last versions. Writers write these files after the commits.
         """
         latest = self.latest_version
         if latest is None:
             return {}
-        return {file.name: end for end, file in self.checksums.items() if end > latest}
+        strays = {info.name: end for end, info in self.checksums.items() if end > latest}
+        longer = {info.name: end for (_, end), info in self.compacted.items() if end > latest}
+        return strays | longer
 
     @property
     def first_commit(self) -> int:

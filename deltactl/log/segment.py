@@ -150,8 +150,9 @@ def select_segment(
 def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
     """Return the commits ``first`` to ``last``; log compaction files replace long ranges."""
     longest: dict[int, int] = {}
-    for low, high in listing.compacted:
-        if first <= low < high <= last:
+    for (low, high), file in listing.compacted.items():
+        # One that is older than its last commit may be of commits that were lost.
+        if first <= low < high <= last and file.modified_ms >= listing.commits[high].modified_ms:
             longest[low] = max(high, longest.get(low, -1))
     chosen, version = [], first
     while version <= last:

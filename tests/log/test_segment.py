@@ -75,6 +75,13 @@ def test_a_checkpoint_alone_is_a_version() -> None:
     assert (segment.version, segment.commit, segment.tail) == (4, None, ())
 
 
+def test_a_compacted_file_that_is_older_than_its_commits_is_not_used() -> None:
+    store = store_with(*commits(0, 3), "1.3.compacted.json")
+    assert len(chosen(store)[1]) == 2
+    store.set_modified(f"_delta_log/{3:020d}.json", 2**50)
+    assert len(chosen(store)[1]) == 4
+
+
 def test_compacted_files_stand_in_for_commits() -> None:
     store = store_with(*commits(0, 6), "1.3.compacted.json", "1.2.compacted.json")
     version, names = chosen(store)

@@ -65,7 +65,8 @@ def store() -> MemoryStore:
 
 
 CHECKSUM = f"{LOG}/{3:020}.crc"
-LEFT = [HINT_NAME, CHECKSUM]
+COMPACTED = f"{LOG}/{1:020}.{3:020}.compacted.json"
+LEFT = [HINT_NAME, CHECKSUM, COMPACTED]
 
 
 def lose_newest(store: MemoryStore, left: str = HINT_NAME) -> None:
@@ -88,7 +89,7 @@ def test_a_command_that_writes_refuses(store: MemoryStore, command: str, left: s
     assert store.contents() == before
 
 
-@pytest.mark.parametrize("left", [CHECKSUM])
+@pytest.mark.parametrize("left", [CHECKSUM, COMPACTED])
 def test_a_listing_from_a_checkpoint_shows_lost_commits(left: str) -> None:
     store = fresh_store()
     builder = TableBuilder(store, [Column("id")])
