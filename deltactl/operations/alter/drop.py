@@ -40,6 +40,7 @@ from deltactl.operations.optimize.options import (
     OptimizeOptions,
     PurgeNames,
     PurgeTypes,
+    PurgeVectors,
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata, Metadata
@@ -143,7 +144,7 @@ def plan_drop(
     steps = [
         *truncation,
         *([property_step(prepared, _changed(before, prepared))] if prepared != before else []),
-        *_plan_files(snapshot, row),
+        *_plan_files(log, snapshot, row, now_ms),
         *_plan_rewrite(log, snapshot, row, bare, now_ms),
         *_plan_domains(snapshot, row),
         *([_barrier()] * _BARRIERS if row.reader else []),
@@ -238,18 +239,16 @@ def _rewrite(plan: OptimizePlan, options: OptimizeOptions) -> Step:
     )
 
 
-def _plan_files(snapshot: Snapshot, row: Feature) -> Iterator[Step]:
+def _plan_files(log: DeltaLog, snapshot: Snapshot, row: Feature, now_ms: int) -> Iterator[Step]:
     """Yield the steps that remove what files have of the feature."""
     column = TRACES.get(row.name)
-    num_files, num_bytes = (0, 0) if column is None else count_traces(snapshot, column)
+    num_files = 0 if column is None else count_traces(snapshot, column)
     if row is ROW_TRACKING and num_files:
         yield Step(StepKind.UNBACKFILL, "ROW TRACKING UNBACKFILL", num_files=num_files)
     if row is DELETION_VECTORS:
         if num_files:
-            options = OptimizeOptions(purge=True)
-            yield Step(
-                StepKind.PURGE, "REORG", num_files=num_files, num_bytes=num_bytes, rewrite=options
-            )
+            options = PurgeVectors(purge=True)
+            yield _rewrite(plan_rewrite(log, snapshot, options, now_ms), options)
         if num_files or len(list_unmarked_vectors(snapshot)):
             yield Step(StepKind.TOMBSTONES, "Deletion Vector Tombstones")
 

@@ -169,7 +169,7 @@ class _Run:
 
     def _change_state(self, step: Step) -> None:
         trace = None if step.drops is None else TRACES.get(step.drops.name)
-        if trace is not None and count_traces(self._log.snapshot(self._version), trace)[0]:
+        if trace is not None and count_traces(self._log.snapshot(self._version), trace):
             raise ConflictError(
                 f"another writer used {step.drops and step.drops.name} during the run",
                 hint="Rerun: what is left is then done.",

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import ZOrderCommits
-from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -44,17 +43,16 @@ def _chain(arrays: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for array in arrays for chunk in array.chunks], pa.string())
 
 
-def count_traces(snapshot: Snapshot, column: str) -> tuple[int, int]:
-    """Return the number of live files that have a value in a column, and their bytes."""
-    batches = snapshot.file_batches(("path", "size_bytes", column))
-    found = [batch.filter(batch[column].is_valid()) for batch in batches]
-    return sum(files.num_rows for files in found), sum(map(sum_sizes, found))
+def count_traces(snapshot: Snapshot, column: str) -> int:
+    """Return the number of live files that have a value in a column."""
+    batches = snapshot.file_batches(("path", column))
+    return sum(batch.num_rows - batch[column].null_count for batch in batches)
 
 
 def plan_rewrite(
     log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions, now_ms: int
 ) -> OptimizePlan:
-    """Return the files to rewrite, so that none has what is purged; reads all footers.
+    """Return the files to rewrite, so that none has what is purged; may read footers.
 
     Raises:
         SafetyError: ``optimize`` leaves some of them as they are.

@@ -41,9 +41,9 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 Verification: TypeAlias = Literal["counts", "full"]
 Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
 Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
-Purged: TypeAlias = Literal["deleted", "old types", "other names"]
-"""What a purge removes: rows and columns that were deleted, values with an earlier type, or names
-of columns that only column mapping finds."""
+Purged: TypeAlias = Literal["deleted", "vectors", "old types", "other names"]
+"""What a purge removes: rows and columns that were deleted, all deletion vectors, values with an
+earlier type, or names of columns that only column mapping finds."""
 
 REMOVE_MAPPING: Final = "REMOVE COLUMN MAPPING"
 """The operation of Delta on Spark that ends column mapping."""
@@ -331,6 +331,13 @@ class OptimizeOptions:
                 f"{option('codec', name)}: level {level} is not between {levels[0]} and "
                 f"{levels[-1]}"
             )
+
+
+class PurgeVectors(OptimizeOptions):
+    """Options with which a purge rewrites all files with deletion vectors, also with empty ones."""
+
+    __slots__ = ()
+    purged: ClassVar[Purged] = "vectors"
 
 
 class PurgeTypes(OptimizeOptions):

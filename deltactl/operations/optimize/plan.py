@@ -121,8 +121,8 @@ def plan_optimize(
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``where`` is not about partition columns.
-        SafetyError: the schema has no columns, or lacks a partition column; or a purge of old types
-            or names would leave files as they are.
+        SafetyError: the schema has no columns, or lacks a partition column; or a purge of all
+            vectors, old types or names would leave files as they are.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     ensure_columns(snapshot, "rewrite files", unless_empty=True)

@@ -50,6 +50,8 @@ def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
     if purged == "other names":
         return _renamed_mask(snapshot, files)
     vectors = files["deletion_vector"]
+    if purged == "vectors":
+        return np.asarray(vectors.is_valid())
     cardinality = pc.struct_field(vectors, "cardinality")
     unknown = files["num_records"].is_null()
     deleted = pc.and_(vectors.is_valid(), pc.or_(unknown, pc.greater(cardinality, 0)))

@@ -342,6 +342,26 @@ def test_a_file_that_optimize_leaves_is_refused() -> None:
         alter(builder.store, drop_feature="typeWidenin")
 
 
+def test_a_file_with_vectors_that_optimize_leaves_is_refused_before_a_commit() -> None:
+    builder = new_table("deletionVectors", properties={"delta.enableDeletionVectors": "true"})
+    path = next(iter(builder.data))
+    default = Column("d", metadata={"EXISTS_DEFAULT": "1"})
+    builder.change_metadata(columns=[*builder.columns, default])
+    builder.delete_rows(path, [0])
+    with pytest.raises(SafetyError, match="1 lacks a column with EXISTS_DEFAULT"):
+        alter(builder.store, drop_feature="deletionVectors")
+    assert Table("x", store=builder.store).snapshot().version == builder.version
+
+
+def test_a_vector_without_rows_is_purged() -> None:
+    builder = new_table("deletionVectors")
+    builder.delete_rows(next(iter(builder.data)), [])
+    drop(builder, "deletionVectors")
+    snapshot = Table("x", store=builder.store).snapshot()
+    assert snapshot.files["deletion_vector"].null_count == 2
+    assert ids(builder.store) == [1, 2, 3]
+
+
 def test_protection_is_dropped_when_the_log_was_truncated() -> None:
     builder = new_table("vacuumProtocolCheck")
     drop(builder, "vacuumProtocolCheck")
