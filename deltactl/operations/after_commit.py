@@ -15,8 +15,10 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.run_context import RunContext
+from deltactl.protocol.actions import Metadata
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import PrimitiveType
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ def run_after_commit(
     Manifests are updated after changes of files, and after a commit that sets their property.
 
     A checkpoint is due if ``checkpoint.plan.is_due`` returns true: a multiple of
-    ``delta.checkpointInterval`` was passed. Errors are not raised, because the commit has
-    succeeded. The properties after the commit count, also those that it or another writer changed.
+    ``delta.checkpointInterval`` was passed; or if the type of a column changed, as by a restore of
+    a version before a type widening. Errors are not raised, because the commit has succeeded. The
+    properties after the commit count, also those that it or another writer changed.
 
     ``after`` is the state with the commit, the last of several. ``files_changed`` says whether the
     commit added or removed files; commits of a vacuum do not. With ``keeps_history``, also that of
@@ -67,7 +70,8 @@ def run_after_commit(
         return checkpoint_table(log, options, context.without_cancel())
 
     try:
-        if not is_due(last, log.published_up_to(version), properties.checkpoint_interval):
+        through, interval = log.published_up_to(version), properties.checkpoint_interval
+        if not (is_due(last, through, interval) or _changes_types(before.metadata, after.metadata)):
             return None
         written = run(CheckpointOptions()).written
     except Exception as error:
@@ -81,6 +85,19 @@ def run_after_commit(
         except Exception as error:
             context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
     return None if written is None else written.version
+
+
+def _changes_types(before: Metadata, after: Metadata) -> bool:
+    """Return whether a column has another type.
+
+    Readers parse partition values in all commits after the last checkpoint, also of removed files,
+    with the type that the column has now. They fail if an earlier value does not fit it.
+    """
+    if before.schema_string == after.schema_string:
+        return False
+    types = {f.physical_name: f.type for f in before.schema.fields}
+    pairs = [(types.get(f.physical_name), f.type) for f in after.schema.fields]
+    return any(old != new and isinstance(old, PrimitiveType) for old, new in pairs)
 
 
 def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> None:

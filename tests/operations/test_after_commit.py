@@ -23,7 +23,14 @@ from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import Fault, FaultyStore
-from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path, encode_lines
+from tests.support.table_builder import (
+    LOG,
+    START_MS,
+    Column,
+    TableBuilder,
+    commit_path,
+    encode_lines,
+)
 
 
 def table(num_commits: int, **properties: str) -> TableBuilder:
@@ -214,3 +221,14 @@ def test_a_restore_is_not_followed_by_a_cleanup() -> None:
     run_on(builder.store, restore_table, RestoreOptions(version=2), clock=FixedClock(NOW_MS))
     assert checkpoint_versions(builder.store) == [3, 6]
     assert min(log_names(builder.store)) == f"{0:020d}.json"
+
+
+@pytest.mark.parametrize(("kind", "written"), [("long", [4]), ("integer", [])])
+def test_a_restore_to_another_type_is_checkpointed(kind: str, written: list[int]) -> None:
+    """Readers would parse the later partition value with the earlier type."""
+    builder = new_table(Column("id"), Column("p", "integer"), partition_by=["p"])
+    builder.append([{"id": 1, "p": 1}])
+    builder.change_metadata(columns=[Column("id"), Column("p", kind)])
+    builder.append([{"id": 2, "p": 3_000_000_000 if kind == "long" else 2}])
+    run_on(builder.store, restore_table, RestoreOptions(version=1), clock=FixedClock(NOW_MS))
+    assert checkpoint_versions(builder.store) == written
