@@ -7,13 +7,15 @@ Metadata"; the rules of RESTORE in Delta on Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.errors import MALFORMED, ConflictError
+from deltactl.errors import MALFORMED, ConflictError, CorruptLogError
+from deltactl.log.commits.contents import find_actions
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import (
@@ -119,13 +121,16 @@ class RestoredState:
 
 
 def restored_state(
-    current: Snapshot, target: Snapshot, protocol: Protocol | None = None
+    current: Snapshot,
+    target: Snapshot,
+    protocol: Protocol | None = None,
+    between: Iterable[str] = (),
 ) -> RestoredState:
     """Return the state after a restore.
 
     It is the state of the target, except for values that must not decrease or be removed (column
     ids, high-water marks, protocol features). ``protocol`` is the protocol after it; by default the
-    protocol with the features of both versions.
+    protocol with the features of both versions. ``between``: see ``schemas_between``.
     """
     before, wanted = current.metadata, target.metadata
     configuration = _keep_growing(before.configuration, wanted.configuration)
@@ -136,7 +141,9 @@ def restored_state(
             configuration.pop(key, None)
             if key in before.configuration:
                 configuration[key] = before.configuration[key]
-    schema = _keep_high_water_marks(wanted.schema_string, before.schema_string)
+    schema = wanted.schema_string
+    for other in (before.schema_string, *between):
+        schema = _keep_high_water_marks(schema, other)
     protocol = protocol or merge_protocols(current.protocol, target.protocol)
     if has_feature(protocol, ROW_TRACKING):
         for key in ROW_TRACKING_COLUMN_KEYS:
@@ -148,6 +155,25 @@ def restored_state(
         tuple(_domain_changes(current.domains, target.domains)),
         has_timestamps and not current.properties.in_commit_timestamps,
     )
+
+
+def schemas_between(log: DeltaLog, current: Snapshot, target: Snapshot) -> Iterator[str]:
+    """Yield the schemas between two versions if the current one lacks an identity column.
+
+    Its last high-water mark, from before it was dropped, is then only there.
+    """
+    wanted, known = (_identity_names(it.metadata.schema_string) for it in (target, current))
+    if wanted <= known:
+        return
+    try:
+        for commit in log.commits(range(target.version + 1, current.version)):
+            for node in find_actions(commit.name, commit.data, "metaData"):
+                yield str(node.get("schemaString"))
+    except CorruptLogError as error:
+        log.warn(
+            f"after the restore of version {target.version}, identity columns may generate values "
+            f"that later versions have: {error.message}"
+        )
 
 
 def is_same_state(state: RestoredState, current: Snapshot) -> bool:
@@ -208,6 +234,13 @@ def _keep_high_water_marks(schema_string: str | None, current: str | None) -> st
 
 def _identity_fields(schema: Any) -> list[dict[str, Any]]:
     return [field for field in schema["fields"] if _START in (field.get("metadata") or {})]
+
+
+def _identity_names(schema: str | None) -> set[str]:
+    try:
+        return {_name(field) for field in _identity_fields(json.loads(schema or ""))}
+    except (*MALFORMED, RecursionError):
+        return set()
 
 
 def _name(field: Mapping[str, Any]) -> str:

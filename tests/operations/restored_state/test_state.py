@@ -231,3 +231,22 @@ def test_marks_of_identity_columns(old: int | None, now: int | None, step: int, 
     (metadata,) = bodies(builder.store, 3, "metaData")
     (field,) = json.loads(metadata["schemaString"])["fields"]
     assert field["metadata"]["delta.identity.highWaterMark"] == kept
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_last_mark_of_a_dropped_identity_column_comes_back(is_lost: bool) -> None:
+    """Files of version 2 can be restored later, and no new value may be one of theirs."""
+    builder = memory_table(identity(1), Column("b"))
+    builder.append([{"id": 1}])
+    builder.change_metadata(columns=[identity(2), Column("b")])
+    builder.append([{"id": 2}])
+    builder.change_metadata(columns=[Column("b")])
+    builder.checkpoint()
+    if is_lost:
+        builder.store.delete_many([commit_path(2)])
+    said: list[str] = []
+    restore(builder.store, 1, said)
+    (metadata,) = bodies(builder.store, 5, "metaData")
+    field = json.loads(metadata["schemaString"])["fields"][0]
+    assert field["metadata"]["delta.identity.highWaterMark"] == (1 if is_lost else 2)
+    assert any("identity columns may generate values" in text for text in said) == is_lost
