@@ -14,7 +14,9 @@ lease and fails.
 
 A run that was killed cannot delete its lease. On the same machine, another run sees that the
 process does not exist, and begins at once. On another machine, it must wait until the lease
-expires.
+expires. A run may also end without the deletion of its lease while its process lives on, as if the
+store fails. So the lease of a process that runs is not respected long after its expiry either, and
+in this process only if the run has not ended.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from deltactl.errors import (
 from deltactl.option_names import option
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import DAY_MS, format_timestamp
+from deltactl.units import DAY_MS, HOUR_MS, format_timestamp
 
 LEASE_MS: Final = 15 * 60 * 1000
 """How long a lease is valid after its last renewal, in ms."""
@@ -52,6 +54,8 @@ LEASES_DIR: Final = f"{OWN_DIR}/leases"
 _RUNS: Final = f"{OWN_DIR}/runs"
 _RENEWALS: Final = 3
 _TRIES: Final = 5
+_LATE_MS: Final = HOUR_MS  # of renewals, as while the process is suspended or the store fails
+_in_progress: Final[list[str]] = []  # the run ids of the leases that this process holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +122,12 @@ class Holder:
         return self.started == started if self.started and started else None
 
     def holds(self, now_ms: int) -> bool:
-        """Return whether the lease is held: by a process that runs, or until it expires."""
+        """Return whether the lease is held: not if its process has ended, nor long after expiry."""
         running = self.is_running()
-        return self.expires_ms > now_ms if running is None else running
+        if running and self.pid == os.getpid():
+            return self.run_id in _in_progress
+        late_ms = _LATE_MS if running else 0
+        return running is not False and self.expires_ms + late_ms > now_ms
 
 
 def name_processes() -> str:
@@ -180,6 +187,24 @@ def hold_lease(
     Raises:
         LeaseHeldError: another run holds it.
     """
+    _in_progress.append(holder.run_id)
+    try:
+        with _hold(store, command, holder, clock=clock, warn=warn, free=free):
+            yield
+    finally:
+        _in_progress.remove(holder.run_id)
+
+
+@contextmanager
+def _hold(
+    store: Store,
+    command: str,
+    holder: Holder,
+    *,
+    clock: Clock,
+    warn: Warn,
+    free: dict[int, FileInfo] | None,
+) -> Iterator[None]:
     try:
         name = _acquire(store, command, holder, clock, free)
     except LeaseHeldError:
@@ -217,15 +242,16 @@ def _acquire(
         except ObjectExistsError:
             if not _is_ours(store, name, holder):
                 continue
-        now = _list(store, command)
-        now_ms = min([clock.now_ms(), *(it.modified_ms for it in now.values() if it.name == name)])
-        now = {number: info for number, info in now.items() if info.name != name}
         try:
-            _ensure_free(store, command, now, now_ms)
-        except LeaseHeldError:
-            store.delete_many([name])
+            now = _list(store, command)
+            dated = [info.modified_ms for info in now.values() if info.name == name]
+            now = {number: info for number, info in now.items() if info.name != name}
+            _ensure_free(store, command, now, min([clock.now_ms(), *dated]))
+            store.delete_many([info.name for info in now.values()])  # none of them is held
+        except BaseException:
+            with suppress(DeltactlError):  # it expires
+                store.delete_many([name])
             raise
-        store.delete_many([info.name for info in now.values()])  # none of them is held
         return name
     raise LeaseHeldError(
         f"many runs of {command} start on this table at the same time", hint="Rerun later."

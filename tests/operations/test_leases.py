@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from deltactl.errors import AccessDeniedError, LeaseHeldError, StorageError
 from deltactl.operations import leases
 from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 from tests.support.clock import FixedClock
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, MemoryStore
 
 _NUMBERS = itertools.count()
@@ -109,17 +111,62 @@ def test_a_clock_that_is_ahead_takes_over_no_lease() -> None:
     assert store.contents() == before
 
 
-@pytest.mark.parametrize(("started", "holds"), [("own", True), ("1", False), ("", False)])
-def test_a_process_that_runs_here_holds_whatever_the_clock_says(started: str, holds: bool) -> None:
-    """A later process with the same number does not."""
+@contextmanager
+def other_process() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process.pid
+
+
+@pytest.mark.parametrize(
+    ("started", "late_minutes", "holds"),
+    [("own", 50, True), ("own", 70, False), ("1", 1, False), ("", 1, False)],
+)
+def test_a_process_that_runs_here_holds_for_another_hour(
+    started: str, late_minutes: int, holds: bool
+) -> None:
+    """It may be suspended, or unable to renew. A later process with the same number does not."""
     scene, store = Scene(), new_store()
     store.advance(LEASE_MS * 100)
+    with other_process() as pid:
+        start = leases._read_start(pid) if started == "own" else started
+        left = replace(Holder.here("one", scene.clock), pid=pid, started=start)
+        store.put("_deltactl/leases/optimize.00000007.json", leases._encode(left))
+        scene.clock.advance(LEASE_MS + late_minutes * 60_000)
+        with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
+            pass
+
+
+def test_a_lease_that_a_run_of_this_process_left_is_not_held() -> None:
+    """The process may live for years, as a scheduler."""
+    scene, store = Scene(), new_store()
     left = Holder.here("one", scene.clock)
-    left = left if started == "own" else replace(left, started=started)
     store.put("_deltactl/leases/optimize.00000007.json", leases._encode(left))
-    scene.clock.advance(LEASE_MS * 10)
-    with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
+    with _hold_here(scene, store, "two"):
+        with pytest.raises(LeaseHeldError), _hold_here(scene, store, "three"):
+            pass
+        assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
+    assert store.contents() == {}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("busy")])
+def test_a_run_that_cannot_look_after_its_lease_was_written_leaves_none(
+    error: BaseException,
+) -> None:
+    class Stopped(ForwardingStore):
+        def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+            if store.contents():
+                raise error
+            return super().list_from(prefix, start)
+
+    scene, store = Scene(), new_store()
+    with suppress(KeyboardInterrupt), scene.hold(Stopped(store)):
         pass
+    assert store.contents() == {}
+
+
+def _hold_here(scene: Scene, store: Store, run_id: str) -> AbstractContextManager[None]:
+    holder = Holder.here(run_id, scene.clock)
+    return hold_lease(store, "optimize", holder, clock=scene.clock, warn=scene.warnings.append)
 
 
 def _number_of_no_process() -> int:
@@ -132,7 +179,7 @@ def _number_of_no_process() -> int:
     ("pid", "processes", "holds"),
     [
         pytest.param("dead", leases.name_processes(), False, id="killed here"),
-        pytest.param("own", leases.name_processes(), True, id="alive here"),
+        pytest.param("other", leases.name_processes(), True, id="alive here"),
         pytest.param("dead", "another boot pid:[1]", True, id="of another machine"),
         pytest.param("dead", "", True, id="of nobody knows where"),
         pytest.param("absurd", leases.name_processes(), True, id="no number of a process"),
@@ -140,7 +187,7 @@ def _number_of_no_process() -> int:
 )
 def test_a_run_that_was_killed_here_holds_nothing(pid: str, processes: str, holds: bool) -> None:
     scene, store = Scene(), new_store()
-    numbers = {"dead": _number_of_no_process(), "own": os.getpid(), "absurd": 1 << 80}
+    numbers = {"dead": _number_of_no_process(), "other": os.getppid(), "absurd": 1 << 80}
     left = replace(holder_at(scene.clock), pid=numbers[pid], processes=processes)
     store.put("_deltactl/leases/optimize.00000007.json", leases._encode(left))
     with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
