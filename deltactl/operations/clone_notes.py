@@ -70,14 +70,13 @@ class CloneNote:
         return f"{CLONES_DIR}/{digest}{_SUFFIX}"
 
     def to_dict(self) -> dict[str, object]:
-        """Return the content of the note; the time is RFC 3339."""
+        """Return the content of the note, as reports have it; the time is RFC 3339."""
         return {
             "clone": self.clone_uri,
             "source_version": self.source_version,
             "noted_at": format_timestamp(self.noted_ms),
             "clone_id": self.clone_id,
             "host": self.host,
-            "clone_version": self.clone_version,
         }
 
 
@@ -87,7 +86,8 @@ def write_note(source: Store, note: CloneNote) -> None:
     Raises:
         StorageError: the source cannot be written; without a note there must be no clone.
     """
-    source.put(note.name, json.dumps(note.to_dict(), indent=2).encode())
+    content = note.to_dict() | {"clone_version": note.clone_version}
+    source.put(note.name, json.dumps(content, indent=2).encode())
 
 
 def read_notes(source: Store) -> tuple[CloneNote, ...]:
