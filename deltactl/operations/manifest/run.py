@@ -17,20 +17,15 @@ from typing import Final, TypeVar
 from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.leases import LastRun, read_last_run, write_last_run
 from deltactl.operations.manifest.content import (
     LiveFiles,
     ensure_no_vectors,
     load_table,
-    render_root,
 )
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import (
-    RECORD,
-    find_manifest,
-    record_table,
-)
+from deltactl.operations.manifest.place import find_manifest, record_table
 from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
+from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.run_context import RunContext
@@ -44,6 +39,8 @@ __all__ = ["ManifestOptions", "ManifestPlan", "ManifestReport", "generate_manife
 T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
+# Other writers may commit faster than manifests are written.
+_MOST_PASSES: Final = 4
 
 
 def generate_manifests(
@@ -73,10 +70,51 @@ def generate_manifests(
     """
     if snapshot is None or live is None:
         snapshot, live = load_table(log, options.version, snapshot, options.schemes)
+    place = output or log.store
     with closing(live):
         log.ensure_allowed(None)
-        place = output or log.store
-        return _generate(log, snapshot, live, options, context, output=place, dry_run=dry_run)
+        options = replace(options, check=options.check or dry_run)
+        is_earlier = options.version is not None
+        is_recorded = place is log.store and (
+            snapshot.properties.refreshes_manifests or (is_earlier and has_record(place))
+        )
+        if options.check or not is_recorded:
+            return _generate(log, snapshot, live, options, context, output=place)
+        is_whole = options.where is None and options.since is None
+        with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
+            return _write_newest(log, snapshot, live, options, context, writing=writing)
+
+
+def _write_newest(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    live: LiveFiles,
+    options: ManifestOptions,
+    context: RunContext,
+    *,
+    writing: Writing,
+) -> ManifestReport:
+    """Write manifests until the log has no later version, which another run may have written.
+
+    Return the report of the first pass. ``live`` is closed.
+    """
+    reports: list[ManifestReport] = []
+    while True:
+        is_newest = options.version is not None or not log.has_versions_from(snapshot.version + 1)
+        if reports and (is_newest or len(reports) == _MOST_PASSES):
+            break
+        if not is_newest:
+            live.close()
+            snapshot, live = load_table(log, None, schemes=options.schemes)
+        with closing(live):
+            report = _generate(
+                log, snapshot, live, options, context, output=log.store, writing=writing
+            )
+        reports.append(report)
+        options = replace(options, since=snapshot.version, ddl=None)
+    if is_newest:
+        writing.end(snapshot)
+    return reports[0]
 
 
 def _generate(
@@ -87,10 +125,9 @@ def _generate(
     context: RunContext,
     *,
     output: Store,
-    dry_run: bool,
+    writing: Writing | None = None,
 ) -> ManifestReport:
-    writes = not (dry_run or options.check)
-    if live.vectors and options.purge_first and not writes:
+    if live.vectors and options.purge_first and options.check:
         files = format_count(live.vectors, "file has", "files have")
         context.warn(
             f"{files} deletion vectors. Without {option('dry_run')} and {option('check')}, "
@@ -107,22 +144,22 @@ def _generate(
         from deltactl.operations.manifest.ddl import render_ddl
 
         ddl = tuple(render_ddl(snapshot, plan, root, options))
-    if not writes:
+    if options.check:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
     if output is not snapshot.store:
-        record_table(output, _as_record(snapshot, context))
+        record_table(output, as_record(snapshot, context))
+    if writing is not None:
+        writing.begin(snapshot)
     try:
         window_ms = write_manifests(plan, output, context)
     except InterruptedRunError as error:
         error.is_part_done = _is_begun(plan, output)
         raise
-    if options.where is None and options.since is None and output is snapshot.store:
-        _record_version(log, snapshot, context)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
 
 
 # Source: the hook that Delta on Spark runs after commits of tables with this property.
-# The record `_deltactl/runs/manifests.json` lets the next refresh catch up after a crash.
+# The record lets the next refresh catch up after a crash.
 def refresh_manifests(
     log: DeltaLog, before: int | None, context: RunContext
 ) -> ManifestReport | None:
@@ -141,17 +178,12 @@ def refresh_manifests(
             return None
         log.ensure_allowed(None)
         has_manifests = before is not None and find_manifest(store) is not None
-        since = read_recorded_version(log, snapshot) if has_manifests else None
-        options = ManifestOptions(since=since)
-        snapshot, live = load_table(log, None, snapshot)
-        with closing(live):
-            ensure_no_vectors(live, store.uri)
-            plan = plan_manifests(
-                log, snapshot, live, output=store, options=options, context=context
-            )
-            window_ms = write_manifests(plan, store, context.without_cancel())
-        _record_version(log, snapshot, context)
-        return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
+        with Writing(log, context) as writing:
+            since = writing.recorded_version(snapshot) if has_manifests else None
+            options = ManifestOptions(since=since)
+            snapshot, live = load_table(log, None, snapshot)
+            rest = context.without_cancel()
+            return _write_newest(log, snapshot, live, options, rest, writing=writing)
     except DeltactlError as error:
         context.warn(
             f"the commit succeeded, but the manifests were not refreshed and still list old files: "
@@ -227,49 +259,3 @@ def _is_begun(plan: ManifestPlan, output: Store) -> bool:
     with suppress(StorageError):
         return plan.is_first_written(output)
     return False
-
-
-def read_recorded_version(log: DeltaLog, snapshot: Snapshot) -> int | None:
-    """Return the version that all manifests had; ``None`` if it is not known.
-
-    The table may have been moved or copied since, or replaced by a backup: then its manifests list
-    other files.
-    """
-    last = read_last_run(snapshot.store, RECORD)
-    if last is None or last.caught_up_version is None:
-        return None
-    found = (last.table_id, last.address, last.commit)
-    expected = (
-        snapshot.metadata.id,
-        render_root(snapshot.store.uri),
-        _identify(log, last.caught_up_version),
-    )
-    # A later version is of an earlier table at this address.
-    is_of_table = last.caught_up_version <= snapshot.version and found == expected
-    return last.caught_up_version if is_of_table else None
-
-
-def _identify(log: DeltaLog, version: int) -> str:
-    """Return the size and the time of a commit; they change if its version is used again."""
-    file = log.commit_files.get(version)
-    return "" if file is None else f"{file.size_bytes} {file.modified_ms}"
-
-
-def _record_version(log: DeltaLog, snapshot: Snapshot, context: RunContext) -> None:
-    """Record that all manifests have the version of a snapshot; a failure is a warning."""
-    if not snapshot.properties.refreshes_manifests:
-        return
-    version, commit = snapshot.version, _identify(log, snapshot.version)
-    record = replace(_as_record(snapshot, context), caught_up_version=version, commit=commit)
-    try:
-        write_last_run(snapshot.store, RECORD, record)
-    except DeltactlError as error:
-        context.warn(
-            "the version of the manifests could not be recorded, so the next refresh compares more "
-            f"of them: {error.message}"
-        )
-
-
-def _as_record(snapshot: Snapshot, context: RunContext) -> LastRun:
-    now_ms, address = context.clock.now_ms(), render_root(snapshot.store.uri)
-    return LastRun(context.run_id or "", snapshot.metadata.id, now_ms, now_ms, address=address)
