@@ -6,8 +6,13 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltactl.cli.commands.vacuum_undo import (
+    describe_lost,
+    hint_at_lost,
+    purge_quarantined,
+    undo_run,
+)
 from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
-from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
 from deltactl.cli.options.declared import is_typed
@@ -190,20 +195,14 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     """Return the error of a vacuum; report removed files that the table needs first."""
     failed = _describe_failures(report)
     if report.lost:
-        found = (
-            f"another writer started using {format_count(len(report.lost), 'file', 'files')} "
-            f"during the deletion: {report.lost[0]}"
-        )
+        found = describe_lost(report.lost)
         return FileMissingError(
             found if failed is None else f"{found}; and {failed}",
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
-            else (
-                "Copy these files back from a backup. Or run `deltactl restore "
-                f"{shlex.quote(table)} --to-version VERSION` to return to a version that does not "
-                "need them. Next time, add --quarantine, so that --undo can restore deleted files."
-            ),
+            else f"{hint_at_lost(table)} Next time, add --quarantine, so that --undo can restore "
+            "deleted files.",
         )
     if failed is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask
@@ -89,6 +90,7 @@ def purge_quarantined(
 
     Raises:
         SafetyError: the user answered no, there is no terminal to ask on, or files are needed.
+        FileMissingError: another writer started to use deleted files.
         StorageError: some files were not deleted.
     """
     from deltactl.cli.pages.vacuum import describe_purge
@@ -103,7 +105,10 @@ def purge_quarantined(
     context = RunContext(warn=session.output.warn)
     report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
     error: DeltactlError | None = None
-    if report.needed:
+    if report.lost:
+        hint = hint_at_lost(session.shown_table or table)
+        error = FileMissingError(describe_lost(report.lost), hint=hint)
+    elif report.needed:
         error = _explain_needed(report.needed[0], session.shown_table or table)
     elif report.failures:
         path, reason = next(iter(report.failures.items()))
@@ -113,6 +118,20 @@ def purge_quarantined(
         )
     session.present(
         lambda: describe_purge(report), error=error, dry_run=dry_run, result=report.to_dict()
+    )
+
+
+def describe_lost(lost: Sequence[str]) -> str:
+    """Return the text about removed files that another writer started to use."""
+    files = format_count(len(lost), "file", "files")
+    return f"another writer started using {files} during the deletion: {lost[0]}"
+
+
+def hint_at_lost(table: str) -> str:
+    """Return what to do about lost files that are in no quarantine."""
+    return (
+        f"Copy these files back from a backup. Or run `deltactl restore {shlex.quote(table)} "
+        "--to-version VERSION` to return to a version that does not need them."
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum.undo import UndoReport
 
 _SHOWN_COSTS = 8
+_LOST = "Removed, but another writer started using them"
 
 
 def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:
@@ -95,7 +96,7 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
 
 def _describe_deviations(report: VacuumReport) -> Iterator[Section]:
     """Return the files that were not removed as planned."""
-    yield from list_files("Removed, but another writer started using them", report.lost, Tone.BAD)
+    yield from list_files(_LOST, report.lost, Tone.BAD)
     yield from list_files("Not removed", report.failures)
     yield from list_files("Kept: another writer started using them", report.came_back)
     yield from list_files("Kept: they changed during the run", report.changed)
@@ -213,4 +214,5 @@ def describe_purge(report: PurgeReport) -> Iterator[Section]:
             for it in report.needed
         ],
     )
+    yield from list_files(_LOST, report.lost, Tone.BAD)
     yield from list_files("Not deleted", report.failures.items())

@@ -56,7 +56,8 @@ class NeededRun:
 class PurgeReport(ShortRepr):
     """The result of a purge: run ids, files and bytes deleted.
 
-    ``waiting`` and ``needed`` are the runs whose files are kept.
+    ``waiting`` and ``needed`` are the runs whose files are kept. ``lost``: files that another
+    writer added again during their deletion.
     """
 
     dry_run: bool
@@ -65,6 +66,7 @@ class PurgeReport(ShortRepr):
     bytes: int
     waiting: tuple[tuple[str, int], ...]
     needed: tuple[NeededRun, ...] = ()
+    lost: tuple[str, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class PurgeReport(ShortRepr):
                 {"run_id": it.run_id, "paths": list(it.paths), "version": it.version}
                 for it in self.needed
             ],
+            "lost": list(self.lost),
             "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
         }
 
@@ -91,8 +94,8 @@ def purge_quarantine(
     """Delete files in quarantines of earlier runs that have expired.
 
     If a version or another table needs a file of a run, and the file is not at its place, all files
-    of that run are kept. ``force_retention``: trust this machine's clock, also if nothing proves
-    its time.
+    of that run are kept. New commits are read before and after each run. ``force_retention``: trust
+    this machine's clock, also if nothing proves its time.
 
     Raises:
         TableError: there is no table, or it is damaged.
@@ -109,29 +112,33 @@ def purge_quarantine(
         if not (dry_run or is_local_uri(store.uri)):
             now_ms = min(now_ms, ask_store(store))
     due, waiting = _find_due(store, context, now_ms, clock_ms)
-    runs, needed = [], []
-    num_files = num_bytes = 0
+    runs, needed, deleted = [], [], []
+    num_bytes = 0
     failures: dict[str, str] = {}
     uses = _Uses(log, context, now_ms, [name for _, names in due for name in names])
     for record, names in due:
+        stored = [quarantine_name(record.run_id, name) for name in names]
+        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
+        uses.read_new_commits()  # directly before the deletion
         used = uses.find(record.run_id, names)
         if used is not None:
             needed.append(used)
             continue
         runs.append(record.run_id)
-        stored = [quarantine_name(record.run_id, name) for name in names]
-        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
         failed = {} if dry_run else store.delete_many(stored)
         failures |= {name: error.message for name, error in failed.items()}
-        num_files += len(stored) - len(failed)
+        deleted += [n for n, place in zip(names, stored, strict=True) if place not in failed]
         num_bytes += sum(size for name, size in sizes.items() if name not in failed)
         if not dry_run:
             remove_directories(store, record.run_id, names)
             if not failed:
                 write_record(store, replace(record, status="purged"))
-    return PurgeReport(
-        dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), tuple(needed), failures
-    )
+    lost: tuple[str, ...] = ()
+    if deleted and not dry_run:
+        uses.read_new_commits()
+        lost = uses.find_lost(deleted)
+    kept = tuple(waiting), tuple(needed)
+    return PurgeReport(dry_run, tuple(runs), len(deleted), num_bytes, *kept, lost, failures)
 
 
 def _find_due(
@@ -174,23 +181,48 @@ class _Uses:
         self._quarantined = pa.array(self._spellings.values(), pa.string())
         self._live: set[str] = set()
         self._needed: set[str] = set()
+        self._new: set[str] = set()
         if names:
-            self._base = log.retry_after_cleanup(self._read)
+            self._base = self._planned = log.retry_after_cleanup(self._read)
 
-    def find(self, run_id: str, names: Sequence[str]) -> NeededRun | None:
-        """Return the needed files of a run that are not at their place; read new commits first."""
+    def read_new_commits(self) -> None:
+        """Read the commits since the last call."""
+        self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
         for part in (tail.adds, tail.removes):
-            self._needed |= self._hits(file_names(self._log.store, part))
+            self._new |= self._hits(file_names(self._log.store, part))
+        self._needed |= self._new
         self._live |= self._hits(file_names(self._log.store, tail.adds))
-        used = [name for name in names if self._spellings[name] in self._needed]
-        there = self._log.store.stat_many(used)
-        lost = tuple(name for name, info in zip(used, there, strict=True) if info is None)
+
+    def find(self, run_id: str, names: Sequence[str]) -> NeededRun | None:
+        """Return the needed files of a run that are not at their place.
+
+        Plan again if new commits changed the retention or the protocol.
+
+        Raises:
+            DeltactlError: the table must not be vacuumed any more.
+        """
+        before, after = self._planned, self._base
+        if (before.protocol, before.metadata) != (after.protocol, after.metadata):
+            self._planned = self._log.retry_after_cleanup(self._read)
+        lost = self._missing(names, self._needed)
         if not lost:
             return None
         is_live = any(self._spellings[name] in self._live for name in lost)
         version = self._base.version if is_live else None
         return NeededRun(run_id, lost, version)
+
+    def find_lost(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the deleted files that new commits need, and that are not at their place.
+
+        Commits before their deletion do not: a run with such files is kept.
+        """
+        return self._missing(names, self._new)
+
+    def _missing(self, names: Sequence[str], needed: set[str]) -> tuple[str, ...]:
+        used = [name for name in names if self._spellings[name] in needed]
+        there = self._log.store.stat_many(used)
+        return tuple(name for name, info in zip(used, there, strict=True) if info is None)
 
     def _read(self) -> CommitBase:
         log, context = self._log, self._context

@@ -16,8 +16,10 @@ from deltalake import write_deltalake
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
+from deltactl.errors import FileMissingError
 from deltactl.operations.clone_notes import CloneNote, write_note
-from deltactl.operations.vacuum import removal
+from deltactl.operations.vacuum import purge, removal
+from deltactl.operations.vacuum.purge import PurgeReport
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -153,6 +155,18 @@ def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: Tabl
     assert f"vacuum removed is in '_deltactl/quarantine/{run}/{lost['path']}'." in undone.err
     table.store.delete_many([lost["path"]])
     assert cli("vacuum", "events", "--undo", run).code == 0
+
+
+def test_a_purge_reports_files_that_another_writer_uses(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = PurgeReport(False, ("a-run",), 1, 7, (), lost=("p=a/lost.parquet",))
+    monkeypatch.setattr(purge, "purge_quarantine", lambda *_, **__: report)
+    ran = cli("vacuum", "events", "--purge-quarantine", "--yes")
+    assert ran.code == FileMissingError("").exit_code
+    assert "Removed, but another writer started using them (1)\n  p=a/lost.parquet" in ran.out
+    assert ran.err.startswith("error: another writer started using 1 file during the deletion: p=a")
+    assert "hint: Copy these files back from a backup. Or run `deltactl restore events" in ran.err
 
 
 def test_a_clone_that_is_gone_is_forgotten_only_on_request(

@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError, ignore_warning
+from deltactl.errors import (
+    DeltactlError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+    ignore_warning,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.maintain.observe import observe_table
@@ -25,6 +32,7 @@ from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.errors import NO_VERSION
+from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, FaultyStore
@@ -300,6 +308,80 @@ def test_a_purge_reads_new_commits_before_each_run() -> None:
     report = purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
     assert report.runs == (first,)
     assert report.needed == (NeededRun(second, (orphan,), scene.builder.version),)
+
+
+class Deleting(ForwardingStore):
+    """Do something once: before the deletion of a file, or after it."""
+
+    def __init__(self, inner: Store, path: str, act: Callable[[], object], *, after: bool) -> None:
+        super().__init__(inner)
+        self._path, self._act, self._after = path, act, after
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        is_it = any(self._path in name for name in names)
+        if is_it and not self._after:
+            self._act()
+        failed = super().delete_many(names)
+        if is_it and self._after:
+            self._act()
+        return failed
+
+
+@pytest.mark.parametrize("change", ["retention", "protocol"])
+def test_a_purge_obeys_what_changes_between_two_runs(change: str) -> None:
+    scene = Scene()
+    paths = scene.append(60, *"abc")
+    scene.remove(40, *paths[1:])
+    scene.vacuum(quarantine=True)
+    (record,) = list_runs(scene.store)
+    runs = [record.run_id, "29991231T000000Z-00000000"]
+    write_record(scene.store, replace(record, run_id=runs[1]))
+    first, second = (quarantine_name(run, paths[2]) for run in runs)
+    scene.store.move_many([(first, second)])
+    scene.builder.note([])
+    scene.builder.note([])
+    scene.store.advance(20 * DAY)
+    properties = {"delta.deletedFileRetentionDuration": "interval 365 days"}
+
+    def act() -> None:
+        action = scene.builder.metadata_action(properties=properties)
+        if change == "protocol":
+            action = scene.builder.protocol_action(["ofTheFuture"])
+        scene.ago(-19, lambda: scene.builder.commit(action))
+
+    log = DeltaLog(Deleting(scene.store, paths[1], act, after=True), ignore_warning)
+    if change == "protocol":
+        with pytest.raises(UnsupportedFeatureError, match="ofTheFuture"):
+            purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+    else:
+        report = purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+        assert report.runs == (runs[0],)
+        assert report.needed == (NeededRun(runs[1], (paths[2],), None),)
+        assert report.lost == (), "no commit added it again"
+    assert quarantine_name(runs[1], paths[2]) in scene.store.contents()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_purge_reports_files_that_were_restored_during_their_deletion(
+    number: int, after: bool
+) -> None:
+    scene, (add, other), (first, second) = scene_with_two_quarantines()
+    orphan = "p=b/orphan.parquet"
+    path = [add["path"], orphan][number]
+
+    def restore() -> None:
+        scene.restore_file(-19, {**add, "path": path})
+        scene.restore_file(-19, {**add, "path": "p=b/elsewhere.parquet"})
+
+    store = CountingStore(Deleting(scene.store, path, restore, after=after))
+    report = purge_quarantine(
+        DeltaLog(store, ignore_warning), at(NOW + 20 * DAY), force_retention=True
+    )
+    assert (report.runs, report.files) == ((first, second), 3)
+    assert report.lost == (path,)
+    assert report.to_dict()["lost"] == [path]
+    assert store.names["list_from"].count("_delta_log") == 4, "the plan, each run, and the end"
 
 
 def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:
