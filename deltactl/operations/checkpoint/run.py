@@ -23,6 +23,7 @@ from deltactl.log.hint import move_hint
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -354,4 +355,6 @@ class _Job:
             return CleanupPlan(now_ms, reason="delta.enableExpiredLogCleanup was set to false")
         cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms, latest)
         self.ensure_base(cleanup)
+        if not cleanup.is_empty:  # files are deleted by name
+            CommitBase.of(latest).ensure_table_is_there(self._log)
         return cleanup

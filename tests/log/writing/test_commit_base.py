@@ -11,6 +11,9 @@ from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.storage.store import Store
+from deltactl.units import DAY_MS
+from tests.support.checkpoints import NOW_MS, memory_of, new_table
+from tests.support.clock import FixedClock
 from tests.support.forwarding import Call, InterceptingStore
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
@@ -106,3 +109,33 @@ def test_a_commit_that_was_written_again_is_the_same() -> None:
     acting = _Recreated(store, is_first_write, write_again)
     report = run_on(acting, optimize_table, OptimizeOptions(), engine=LocalEngine(workers=1))
     assert (acting.was_changed, report.versions) == (True, (builder.version + 1,))
+
+
+def test_a_log_cleanup_deletes_nothing_of_the_new_table() -> None:
+    builder = new_table()
+    builder.commit(builder.metadata_action(id="old"))
+    for _ in range(7):
+        builder.commit()
+    builder.checkpoint(5)
+    store = memory_of(builder)
+    before = log_of(store)
+    for version in range(builder.version + 1):
+        store.set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+    plans = iter(range(9))
+
+    def ends_second_plan(call: Call) -> bool:
+        is_end = call.method == "list_from" and call.names[0].endswith("_staged_commits")
+        return is_end and next(plans) == 1
+
+    def create_again() -> None:
+        store.delete_many(list(before))
+        for version in range(builder.version + 1):
+            name = commit_path(version)
+            store.put(name, before[name].replace(b'"old"', b'"new"'))
+
+    acting, clock = _Recreated(store, ends_second_plan, create_again), FixedClock(NOW_MS)
+    options = CheckpointOptions(cleanup_only=True)
+    with pytest.raises(ConflictError, match="the table was created again"):
+        run_on(acting, checkpoint_table, options, engine=LocalEngine(workers=1), clock=clock)
+    assert acting.was_changed
+    assert len(log_of(store)) == builder.version + 1
