@@ -191,6 +191,9 @@ def _warn(session: Session, report: VacuumReport) -> None:
             )
 
 
+_NEXT_TIME = " Next time, add --quarantine, so that --undo can restore deleted files."
+
+
 def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     """Return the error of a vacuum; report removed files that the table needs first."""
     failed = _describe_failures(report)
@@ -201,8 +204,7 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
             hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
             f"these files: the table needs them."
             if report.quarantined_until_ms is not None
-            else f"{hint_at_lost(table)} Next time, add --quarantine, so that --undo can restore "
-            "deleted files.",
+            else hint_at_lost(table, _NEXT_TIME),
         )
     if failed is None:
         return None

@@ -127,11 +127,11 @@ def describe_lost(lost: Sequence[str]) -> str:
     return f"another writer started using {files} during the deletion: {lost[0]}"
 
 
-def hint_at_lost(table: str) -> str:
-    """Return what to do about lost files that are in no quarantine."""
+def hint_at_lost(table: str, advice: str = "") -> str:
+    """Return what to do about lost files that are in no quarantine, and an advice."""
     return (
         f"Copy these files back from a backup. Or run `deltactl restore {shlex.quote(table)} "
-        "--to-version VERSION` to return to a version that does not need them."
+        f"--to-version VERSION` to return to a version that does not need them.{advice}"
     )
 
 
