@@ -53,12 +53,11 @@ class FixOptions:
 
     kind: Annotated[Fix | None, to_fix] = execution_option(
         None,
-        "Repair findings of one kind. Asks first. checksum, last-checkpoint: write this file of "
-        "the latest version; last-checkpoint also deletes checksums and compacted files of commits "
-        "that were lost. missing-files: remove data files that do not exist from the table. "
-        "missing-vectors: the same for files of which only the deletion vector is missing. "
-        "path-encoding: remove files that readers still use because their remove action encodes "
-        "the path differently. stats: compute missing, too short or wrong statistics",
+        "Repair findings of one kind. Asks first. checksum: write this file of the latest version. "
+        "last-checkpoint: the same, and delete what lost commits left. missing-files: remove "
+        "missing data files from the table. missing-vectors: the same for files without their "
+        "deletion vector. path-encoding: remove files that are still live because of another "
+        "encoding of the path. stats: correct missing, short or wrong statistics",
         flag="fix",
         alone_with=(
             "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",
