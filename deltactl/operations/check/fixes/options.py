@@ -56,8 +56,8 @@ class FixOptions:
         "Repair findings of one kind. Asks first. checksum: write this file of the latest version. "
         "last-checkpoint: the same, and delete what lost commits left. missing-files: remove "
         "missing data files from the table. missing-vectors: the same for files without their "
-        "deletion vector. path-encoding: remove files that are still live because of another "
-        "encoding of the path. stats: correct missing, short or wrong statistics",
+        "deletion vector. path-encoding: remove files that are live because of another "
+        "encoding of the path. stats: correct missing or wrong statistics",
         flag="fix",
         alone_with=(
             "texts", "expect_files", "drop_files", "keep_deleted_rows", "yes", "dry_run",
