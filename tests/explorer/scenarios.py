@@ -1,8 +1,10 @@
 """What is explored: who meets whom, over which table and which kind of store."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -140,6 +142,21 @@ def _sections() -> Iterator[None]:
         yield
 
 
+class _SameThread(Executor):
+    """Does the work of threads at once, in the order in which it is given."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """The number and the names of threads do not matter."""
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let the code under test stay on its thread, wait for nothing, and parse equal bytes once."""
@@ -159,6 +176,7 @@ def one_thread() -> Iterator[None]:
         patch.object(checkpoint_verify, "read_ahead", iter),
         patch.object(copying, "each_in_parallel", one_after_another),
         patch.object(parallel, "each_in_parallel", one_after_another),
+        patch.object(parallel, "ThreadPoolExecutor", _SameThread),
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):
         yield
