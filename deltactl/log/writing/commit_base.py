@@ -16,6 +16,7 @@ from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.storage.store import FileInfo
 
 _LOOKS: Final = 4
+_ROUNDED_MS: Final = 2000  # listings of some stores have ms, but requests of one file seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,8 @@ class CommitBase:
         """Refuse another file of the same name. No request is needed if size and time are equal."""
         if before.name != log.commit_file(self.version) or found.name != before.name:
             return  # the catalog dates staged commits, and decides
-        # The same commit may be written again, as by a writer that completes one in DynamoDB. Some
-        # stores give times in seconds only, but not in listings.
-        is_new = before.modified_ms and found.modified_ms // 1000 != before.modified_ms // 1000
+        # The same commit may be written again, as by a writer that completes one in DynamoDB.
+        is_new = before.modified_ms and abs(found.modified_ms - before.modified_ms) > _ROUNDED_MS
         if found.size_bytes == before.size_bytes and not (
             is_new and not (is_read and log.unread().snapshot().metadata.id == self.metadata.id)
         ):

@@ -56,7 +56,7 @@ def is_before_commit(call: Call) -> bool:
 
 
 @pytest.mark.parametrize("commits", [4, 6])
-@pytest.mark.parametrize("seconds", [0, 1])
+@pytest.mark.parametrize("seconds", [0, 3])
 @pytest.mark.parametrize(
     ("operation", "options", "when"),
     [
