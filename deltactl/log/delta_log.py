@@ -304,18 +304,18 @@ class DeltaLog:
         return f"{LOG_DIR}/{checksum_name(version)}"
 
     @property
-    def stray_files(self) -> Mapping[str, int]:
-        """Return the files that are left from lost commits; see ``LogListing.strays``."""
-        return self.listing.strays
+    def files_ahead(self) -> Mapping[str, int]:
+        """Return the files that are left from lost commits; see ``LogListing.files_ahead``."""
+        return self.listing.files_ahead
 
     def list_from(self, version: int) -> LogListing:
         """List the files of a version and of later ones, as they are now."""
         listing, before = self._list_with_tail(version), None
-        while listing.strays and listing.latest_version != before:
+        while listing.files_ahead and listing.latest_version != before:
             before = listing.latest_version
             listing = self._list_with_tail(version)  # their commits may be written meanwhile
         latest = listing.latest_version
-        if listing.strays and latest is not None and self._may_lack_commits(listing):
+        if listing.files_ahead and latest is not None and self._may_lack_commits(listing):
             listing.drop_after(latest)
         return listing
 

@@ -77,7 +77,7 @@ class LogListing:
         return min(oldest, default=None)
 
     @property
-    def strays(self) -> dict[str, int]:
+    def files_ahead(self) -> dict[str, int]:
         """Return the checksum and log compaction files that reach beyond the latest version.
 
         The values are their last versions. Writers write these files after the commits.
@@ -85,9 +85,9 @@ class LogListing:
         latest = self.latest_version
         if latest is None:
             return {}
-        strays = {info.name: end for end, info in self.checksums.items() if end > latest}
+        found = {info.name: end for end, info in self.checksums.items() if end > latest}
         longer = {info.name: end for (_, end), info in self.compacted.items() if end > latest}
-        return strays | longer
+        return found | longer
 
     @property
     def first_commit(self) -> int:

@@ -93,7 +93,7 @@ def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> Lo
     would delete the data files of the lost commits.
     """
     latest = listing.latest_version
-    ends = {LAST_CHECKPOINT: -1 if hinted is None else hinted} | listing.strays
+    ends = {LAST_CHECKPOINT: -1 if hinted is None else hinted} | listing.files_ahead
     name, end = max(ends.items(), key=itemgetter(1))
     if latest is None or end <= latest:
         return None

@@ -31,11 +31,11 @@ def describe_fix(report: FixReport) -> Iterator[Section]:
 def question_of(report: FixReport) -> str:
     """Return the question to ask before a fix."""
     if isinstance(report, LogFileReport):
-        if report.strays:
+        if report.files_ahead:
             return (
                 f"Are the commits after version {report.version} lost for good? Then delete "
-                f"{format_count(len(report.strays), 'file')} that they left, and go on from this "
-                "version?"
+                f"{format_count(len(report.files_ahead), 'file')} that they left, and go on from "
+                "this version?"
             )
         return f"Repair {report.name}?"
     if isinstance(report, StatsReport):
@@ -137,11 +137,11 @@ def _describe_log_file(report: LogFileReport) -> Section:
     return Section(
         Tone.STRONG(
             f"{verb} the log after version {report.version}"
-            if report.strays
+            if report.files_ahead
             else f"{verb} {report.name}"
         ),
         facts=[
-            *(("delete", name) for name in report.strays),
+            *(("delete", name) for name in report.files_ahead),
             ("problem", report.problem),
             ("reason", report.obstacle),
         ],

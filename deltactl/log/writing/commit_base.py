@@ -50,7 +50,7 @@ class CommitBase:
             0 if commit is None else commit.modified_ms,
         )
 
-    def ensure_table_is_there(self, log: DeltaLog, *, is_read: bool = True) -> bool:
+    def ensure_table_is_there(self, log: DeltaLog, *, reads_id: bool = True) -> bool:
         """Check before a commit that the table still exists, and is the same.
 
         If the table was deleted, a put would create a log that consists of one unreadable commit.
@@ -58,7 +58,7 @@ class CommitBase:
 
         Args:
             log: the log of the table.
-            is_read: whether the table's id is read if the previous commit has another time; else
+            reads_id: whether to read the table's id if the previous commit has another time; else
                 this counts as another table.
 
         Returns:
@@ -73,7 +73,7 @@ class CommitBase:
             return True
         found = self.find_commit(log)
         if found is not None:
-            self._ensure_same(log, self.commit_file, found, is_read=is_read)
+            self._ensure_same(log, self.commit_file, found, reads_id=reads_id)
             return True
         if log.has_versions_from(self.version + 1):
             return False
@@ -84,15 +84,15 @@ class CommitBase:
         )
 
     def _ensure_same(
-        self, log: DeltaLog, before: FileInfo, found: FileInfo, *, is_read: bool
+        self, log: DeltaLog, before: FileInfo, found: FileInfo, *, reads_id: bool
     ) -> None:
         """Refuse another file of the same name. No request is needed if size and time are equal."""
         if before.name != log.commit_file(self.version) or found.name != before.name:
             return  # the catalog dates staged commits, and decides
         # The same commit may be written again, as by a writer that completes one in DynamoDB.
         is_new = before.modified_ms and abs(found.modified_ms - before.modified_ms) > _ROUNDED_MS
-        if found.size_bytes == before.size_bytes and not (
-            is_new and not (is_read and log.unread().snapshot().metadata.id == self.metadata.id)
+        if found.size_bytes == before.size_bytes and (
+            not is_new or (reads_id and log.unread().snapshot().metadata.id == self.metadata.id)
         ):
             return
         raise ConflictError(

@@ -85,12 +85,12 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
 
 def check_newest(log: DeltaLog, findings: Findings) -> None:
     """Find missing newest commits: checksums and compacted files are written after commits."""
-    strays, latest = log.stray_files, log.latest_version
-    if strays:
-        name = max(strays, key=strays.__getitem__)
+    files_ahead, latest = log.files_ahead, log.latest_version
+    if files_ahead:
+        name = max(files_ahead, key=files_ahead.__getitem__)
         findings.add(
             "LOG_GAP",
-            f"the log ends at version {latest}, but {name} names version {strays[name]}",
+            f"the log ends at version {latest}, but {name} names version {files_ahead[name]}",
             version=latest + 1,
             file=DeltaLog.commit_file(latest + 1),
         )

@@ -190,7 +190,7 @@ class _Writing:
     def _ensure_same_table(self) -> None:
         """Refuse a checkpoint in the log of a table that was created again during the run."""
         # The log with the new checkpoint has the id of the old table.
-        CommitBase.of(self._snapshot).ensure_table_is_there(self._log, is_read=False)
+        CommitBase.of(self._snapshot).ensure_table_is_there(self._log, reads_id=False)
 
     def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
         """Compare the totals of all tasks with the snapshot."""

@@ -1,6 +1,6 @@
 """``clone --shallow --replace``: over an existing shallow clone of the same source."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,9 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.operations.clone.test_run import clone, contents, ids, with_vectors
-from tests.support.forwarding import ForwardingStore
+from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.restores import bodies
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path, encode_lines
@@ -78,20 +77,6 @@ def test_a_failure_leaves_clone_and_note(tmp_path: Path) -> None:
     assert [it.clone_version for it in after] == [0]  # a vacuum need not wait for a version
 
 
-class _BesideCommit(ForwardingStore):
-    """Something happens just before a commit."""
-
-    def __init__(self, inner: Store, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._act: Callable[[], object] | None = act
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        act, self._act = self._act, None
-        if act is not None:
-            act()
-        super().put_if_absent(name, data)
-
-
 def test_a_vacuum_between_note_and_commit_waits_for_the_new_version(tmp_path: Path) -> None:
     """It would go by the note and by the files of the earlier version."""
     source, target = scene(tmp_path)
@@ -104,7 +89,7 @@ def test_a_vacuum_between_note_and_commit_waits_for_the_new_version(tmp_path: Pa
         with pytest.raises(SafetyError, match=r"has not committed version 1 of the clone"):
             table.vacuum(options)
 
-    beside = _BesideCommit(target, vacuum)
+    beside = Meanwhile(target, "put_if_absent", vacuum)
     clone(source.store, beside, deep=False, replace=True, version=2)
     assert ids(target) == [1, 2, 3, 4]
     assert table.vacuum(options).files_removed == 0
@@ -115,7 +100,8 @@ def test_a_commit_of_another_writer_to_the_clone_stops_the_replacement(tmp_path:
     source, target = scene(tmp_path)
     source.append([{"p": "c", "id": 4}])
     info = encode_lines([{"commitInfo": {"operation": "VACUUM END"}}])
-    beside = _BesideCommit(target, lambda: target.put_if_absent(commit_path(1), info))
+    other = partial(target.put_if_absent, commit_path(1), info)
+    beside = Meanwhile(target, "put_if_absent", other)
     with pytest.raises(ConflictError, match="another writer committed to the clone"):
         clone(source.store, beside, deep=False, replace=True)
     assert ids(target) == [1, 2, 3]

@@ -29,19 +29,19 @@ from deltactl.operations.run_context import RunContext
 class LogFileReport(FixReport):
     """A file of the log and its problem, if any; ``obstacle``: why it is not repaired.
 
-    ``strays`` are files that are left from lost commits, to be deleted.
+    ``files_ahead`` are files that are left from lost commits, to be deleted.
     """
 
     name: str
     problem: str | None
     obstacle: str | None = None
     is_repaired: bool = False
-    strays: tuple[str, ...] = ()
+    files_ahead: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to repair."""
-        return (self.problem is None and not self.strays) or self.obstacle is not None
+        return (self.problem is None and not self.files_ahead) or self.obstacle is not None
 
     @property
     def num_left(self) -> int:
@@ -51,7 +51,7 @@ class LogFileReport(FixReport):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Return the files that have a problem."""
-        problems = dict.fromkeys(self.strays, "it is left from lost commits")
+        problems = dict.fromkeys(self.files_ahead, "it is left from lost commits")
         if self.problem is not None:
             problems[self.name] = self.problem
         rest = {"obstacle": self.obstacle, "repaired": self.is_repaired}
@@ -77,16 +77,16 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
         problem=None,
     )
     if options.kind is Fix.LAST_CHECKPOINT:
-        hint, strays = check_hint(log, trusted.bad), tuple(sorted(log.stray_files))
+        hint, files_ahead = check_hint(log, trusted.bad), tuple(sorted(log.files_ahead))
 
         def rewrite(confirmed: FixReport) -> FixReport:
             # If this fails, the files still show that commits were lost.
-            if (obstacle := _delete_strays(log, strays)) is not None:
+            if (obstacle := _delete_files_ahead(log, files_ahead)) is not None:
                 return _finish(confirmed, obstacle)
             done = all(it.repaired for it in repair_hint(log, hint, dry_run=False))
             return _finish(confirmed, None if done else "it could not be replaced")
 
-        return FixPlan(replace(report, problem=hint.problem, strays=strays), rewrite)
+        return FixPlan(replace(report, problem=hint.problem, files_ahead=files_ahead), rewrite)
     problem, obstacle = judge_checksum(trusted)
     name = log.checksum_file(latest.version)
     text = f"{name} is missing" if problem is None else problem or None
@@ -94,10 +94,10 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
     return FixPlan(report, lambda confirmed: _finish(confirmed, _write(trusted, name)))
 
 
-def _delete_strays(log: DeltaLog, names: Sequence[str]) -> str | None:
+def _delete_files_ahead(log: DeltaLog, names: Sequence[str]) -> str | None:
     """Delete these files, unless their commits are back; return the reason why it failed."""
     log.update()
-    failed = log.store.delete_many([name for name in names if name in log.stray_files])
+    failed = log.store.delete_many([name for name in names if name in log.files_ahead])
     name, error = next(iter(failed.items()), (None, None))
     return None if error is None else f"{name} could not be deleted: {error.message}"
 
