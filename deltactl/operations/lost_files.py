@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import Final
 from unicodedata import normalize
 from urllib.parse import quote, unquote
 
@@ -22,7 +22,7 @@ from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
 from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
-from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
+from deltactl.operations.vacuum.journal import find_quarantined, quarantine_name
 from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
@@ -256,9 +256,9 @@ def _find_kept(store: Store, gone: Sequence[str]) -> dict[str, str]:
                 places[name] = "the bucket keeps an older version: restore it"
             elif not isinstance(error, ObjectNotFoundError):
                 places[name] = f"it is not known whether an older version exists: {error.message}"
-    for past in find_past_vacuums(store, gone, _refuse):
-        command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
-        places |= dict.fromkeys(past.restorable.to_pylist(), f"`{command}` restores it")
+    for name, run_id in find_quarantined(store, gone).items():
+        command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {run_id}"
+        places[name] = f"{quarantine_name(run_id, name)!r} has it: `{command}` moves it back"
     return places
 
 
@@ -286,10 +286,3 @@ def _find_root(store: Store, folder: str) -> str | None:
     while is_absolute(folder) and not has_log(store, folder):
         folder = folder.rpartition("/")[0]
     return folder if is_absolute(folder) else None
-
-
-def _refuse(message: str) -> NoReturn:
-    raise SafetyError(
-        f"{message}. Nothing was changed",
-        hint="Rerun when the directory _deltactl can be read: a quarantine may have the files.",
-    )

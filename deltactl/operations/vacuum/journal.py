@@ -14,6 +14,7 @@ import errno
 import io
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -192,6 +193,16 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
     """Return the original paths of the files that are still in a run's quarantine."""
     prefix = f"{QUARANTINE_DIR}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
+
+
+def find_quarantined(store: Store, paths: Sequence[str]) -> dict[str, str]:
+    """Return the run in whose quarantine each file is, also if its journal cannot be read."""
+    found: dict[str, str] = {}
+    for folder in store.list_directories(QUARANTINE_DIR):
+        run_id = folder.rpartition("/")[2]
+        infos = store.stat_many([quarantine_name(run_id, path) for path in paths])
+        found |= {path: run_id for path, info in zip(paths, infos, strict=True) if info is not None}
+    return found
 
 
 def remove_directories(store: Store, run_id: str, names: list[str]) -> None:

@@ -262,6 +262,40 @@ def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) 
     assert f"deltactl vacuum {builder.store.uri} --undo" in place
 
 
+@pytest.mark.parametrize("journal", ['{"a newer version": "wrote it"}', "", None])
+def test_a_file_in_a_quarantine_stays_if_the_journal_cannot_be_read(
+    tmp_path: Path, journal: str | None
+) -> None:
+    builder = many(LocalStore(str(tmp_path)))
+    builder.remove(lost := path_of(builder, 3))
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
+    run = Table(str(tmp_path)).vacuum(options).run_id
+    record = tmp_path / f"_deltactl/vacuum/{run}/run.json"
+    if journal is None:
+        record.unlink()
+    else:
+        record.write_text(journal)
+    line = json.dumps({"add": bodies(builder.store, 1, "add")[3]}) + "\n"
+    builder.store.put_if_absent(commit_path(latest(builder.store) + 1), line.encode())
+    report = fix(builder.store)
+    assert (report.version_after, report.num_left) == (None, 1)
+    assert f"'_deltactl/quarantine/{run}/{lost}' has it" in report.to_dict()["files"][0]["place"]
+
+
+def test_a_quarantine_that_cannot_be_looked_up_ends_the_run(tmp_path: Path) -> None:
+    class Denied(ForwardingStore):
+        def list_directories(self, prefix: str = "") -> list[str]:
+            if prefix.startswith("_deltactl"):
+                raise AccessDeniedError("access denied")
+            return super().list_directories(prefix)
+
+    builder = many(LocalStore(str(tmp_path)))
+    (tmp_path / path_of(builder, 3)).unlink()
+    with pytest.raises(AccessDeniedError):
+        fix(Denied(builder.store))
+    assert latest(builder.store) == builder.version
+
+
 def test_a_vector_in_a_quarantine_comes_back_by_the_command_that_check_shows(
     tmp_path: Path,
 ) -> None:
