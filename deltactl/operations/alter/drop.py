@@ -66,6 +66,7 @@ from deltactl.protocol.features import (
 from deltactl.protocol.properties import (
     PROTECTED_BEFORE,
     ROW_TRACKING_COLUMN_KEYS,
+    ensure_valid_property,
     history_end_ms,
 )
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, StructType, encode_schema
@@ -161,6 +162,8 @@ def plan_drop(
     ]
     lost = [f"engines without {it} can no longer write to the table" for it in protects - has]
     deleted = ["the versions that it protects can no longer be read"] if truncation else []
+    with ensure_valid_property("delta.logRetentionDuration", "the feature cannot be dropped"):
+        retention_ms = snapshot.properties.log_retention_ms if protects else 0
     return replace(
         plan,
         properties={
@@ -171,9 +174,7 @@ def plan_drop(
         dropped=(name,),
         steps=tuple(steps),
         risks=(*([_LOST[name]] if name in _LOST else []), *lost, *deleted),
-        protected_until_ms=(
-            history_end_ms(now_ms, snapshot.properties.log_retention_ms) if protects else None
-        ),
+        protected_until_ms=history_end_ms(now_ms, retention_ms) if protects else None,
     )
 
 

@@ -43,6 +43,7 @@ from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import SidecarTask, WriteSpec, write_sidecars, write_whole
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import trusted_now
+from deltactl.protocol.properties import ensure_valid_property
 from deltactl.storage.store import FileInfo
 
 _TASK_MEMORY_BYTES = 512 << 20
@@ -123,6 +124,10 @@ class _Writing:
     def _build_spec(self) -> WriteSpec:
         snapshot, context = self._snapshot, self._context
         keys = snapshot.metadata.partition_keys
+        with ensure_valid_property(
+            "delta.deletedFileRetentionDuration", "no checkpoint is written"
+        ):
+            retention_ms = snapshot.properties.deleted_file_retention_ms
         return WriteSpec(
             table_uri=self._store.uri,
             storage_options=context.storage_options,
@@ -131,7 +136,7 @@ class _Writing:
             head=snapshot.head,
             tail=TailSource(snapshot.segment.tail, keys, snapshot.tail),
             layout=choose_layout(snapshot.metadata, snapshot.protocol, self._options.compat),
-            tombstones_after_ms=self._now_ms - snapshot.properties.deleted_file_retention_ms,
+            tombstones_after_ms=self._now_ms - retention_ms,
             sidecar_rows=self._options.sidecar_rows,
             non_file_actions=tuple({name: node} for name, node in self._non_file_actions.nodes()),
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow.compute as pc
 
-from deltactl.errors import VersionNotFoundError
+from deltactl.errors import UsageError, VersionNotFoundError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
@@ -34,9 +34,13 @@ def find_ends(
     """Return the versions from the target on that the next vacuum makes unreadable.
 
     Empty if the target is inside the retention. Versions need files that were removed before the
-    retention began; files that are live in the target are restored.
+    retention began; files that are live in the target are restored. Also empty if the property of
+    the retention is invalid: vacuums are refused.
     """
-    cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
+    try:
+        cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
+    except UsageError:
+        return ()
     if target.timestamp >= cutoff_ms:
         return ()
     try:

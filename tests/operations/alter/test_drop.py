@@ -169,6 +169,12 @@ def test_vectors_are_purged_and_their_files_get_tombstones() -> None:
             r"delta\.constraints\.c",
         ),
         (("checkpointProtection",), {PROTECTED: "2"}, "checkpointProtection", "has version 0"),
+        (
+            ("deletionVectors",),
+            {"delta.logRetentionDuration": "interval 1 month"},
+            "deletionVectors",
+            r"delta\.logRetentionDuration is invalid",
+        ),
     ],
 )
 def test_what_is_still_needed_is_refused(

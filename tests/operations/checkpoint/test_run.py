@@ -179,6 +179,12 @@ def test_every_member_of_an_add_survives() -> None:
     assert found == expected
 
 
+def test_an_invalid_retention_of_tombstones_is_refused() -> None:
+    builder = new_table(properties={"delta.deletedFileRetentionDuration": "interval 1 month"})
+    with pytest.raises(SafetyError, match=r"delta\.deletedFileRetentionDuration is invalid"):
+        checkpoint(builder.store)
+
+
 def test_tombstones_stay_for_as_long_as_the_table_says_and_no_longer() -> None:
     builder = new_table(properties={"delta.deletedFileRetentionDuration": "interval 2 days"})
     old = NOW_MS - 2 * DAY_MS

@@ -370,6 +370,14 @@ def test_a_store_that_fails_after_the_commit_is_not_taken_for_success() -> None:
     assert DeltaLog(builder.store, pytest.fail).latest_version == 5
 
 
+def test_a_restore_corrects_an_invalid_retention() -> None:
+    builder = memory_table()
+    name = "delta.deletedFileRetentionDuration"
+    builder.change_metadata(configuration={name: "interval 1 month"})
+    assert restore(builder.store, 0).ends == ()
+    assert name not in Table("x", store=builder.store).snapshot().metadata.configuration
+
+
 def test_versions_that_the_next_vacuum_ends_are_named() -> None:
     builder = memory_table()
     store = builder.store
