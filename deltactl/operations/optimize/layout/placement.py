@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.layout.ranks import (
     MAX_RANK,
-    ColumnRanges,
     ColumnRanks,
+    divide_ranks,
     rank_columns,
 )
 from deltactl.operations.optimize.options import Layout
@@ -44,13 +44,14 @@ _BITS_OF_ONE: Final = 20
 class Placement:
     """Assign rows to destinations; each destination is a file of about the target size.
 
-    The ``ranges`` of a column have equal row counts; their number is the number of values that the
-    bits of a curve can distinguish. Within a file of tiles, the rows follow a Hilbert curve.
+    ``ranges`` has the range of each rank of a column. The ranges have equal row counts; their
+    number is the number of values that the bits of a curve can distinguish. Within a file of tiles,
+    the rows follow a Hilbert curve.
     """
 
     layout: Layout
     columns: tuple[ColumnRanks, ...]
-    ranges: tuple[ColumnRanges, ...]
+    ranges: tuple[Integers, ...]
     tiles: Tiles
 
     @property
@@ -64,9 +65,9 @@ class Placement:
 
     def place(self, arrays: Sequence[pa.Array], first_row: int = 0) -> tuple[Integers, Integers]:
         """Return the destination of each row, and its place there for :meth:`order`."""
-        codes = _encode(self.layout, self.columns, self.ranges, arrays)
-        is_tile = self.layout == "tile"
-        levels = rank_columns(self.columns, arrays) if is_tile else codes[:, None]
+        ranks = rank_columns(self.columns, arrays)
+        codes = _encode(self.layout, self.ranges, ranks)
+        levels = ranks if self.layout == "tile" else codes[:, None]
         return self.tiles.assign(levels, first_row), codes
 
     def order(self, arrays: Sequence[pa.Array], places: Integers) -> Integers:
@@ -93,35 +94,30 @@ def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> P
     ranks = rank_columns(columns, sample)
     bits = _bits_per_column(len(columns))
     ranges = tuple(
-        ColumnRanges.of(column, ranks[:, number], bits) for number, column in enumerate(columns)
+        divide_ranks(column, ranks[:, number], bits) for number, column in enumerate(columns)
     )
-    levels = ranks if layout == "tile" else _encode(layout, columns, ranges, sample)[:, None]
+    levels = ranks if layout == "tile" else _encode(layout, ranges, ranks)[:, None]
     span = MAX_RANK if layout == "tile" else 1 << CODE_BITS
     return Placement(layout, columns, ranges, cut_tiles(levels, files, span))
 
 
-def _encode(
-    layout: Layout,
-    columns: Sequence[ColumnRanks],
-    ranges: Sequence[ColumnRanges],
-    arrays: Sequence[pa.Array],
-) -> Integers:
+def _encode(layout: Layout, ranges: Sequence[Integers], ranks: Integers) -> Integers:
     """Return the positions of rows on a curve, or for a sorted layout numbers in its order."""
     if layout == "linear":
-        codes = np.zeros(len(arrays[0]), np.int64)
-        for column, array in zip(columns[: CODE_BITS // _RANK_BITS], arrays, strict=False):
-            codes = (codes << _RANK_BITS) | column.rank(array)
+        codes = np.zeros(len(ranks), np.int64)
+        for column in ranks.T[: CODE_BITS // _RANK_BITS]:
+            codes = (codes << _RANK_BITS) | column
         return codes
-    points = [each.find(array) for each, array in zip(ranges, arrays, strict=True)]
+    points = [each[column] for each, column in zip(ranges, ranks.T, strict=True)]
     encode = encode_z_order if layout == "zorder" else encode_hilbert
     return encode(points, _bits_per_column(len(points)))
 
 
-def _bits_per_column(columns: int, most: int = MOST_BITS) -> int:
+def _bits_per_column(columns: int) -> int:
     """Return the number of bits of each column in a code; a single column gives a sorted order."""
     if columns == 1:
         return _BITS_OF_ONE
-    return max(1, min(most, CODE_BITS // columns))
+    return max(1, min(MOST_BITS, CODE_BITS // columns))
 
 
 def encode_z_order(points: Coordinates, bits: int) -> Integers:

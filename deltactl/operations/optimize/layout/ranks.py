@@ -59,35 +59,18 @@ class ColumnRanks:
         return ranks
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnRanges:
-    """Ranges of a column with equal row counts: there are far fewer ranges than ranks.
+def divide_ranks(column: ColumnRanks, ranks: Integers, bits: int) -> Integers:
+    """Return for each rank one of about 2^bits ranges with equal row counts, by those of a sample.
 
-    ``numbers[n]`` is the range of values up to ``ends[n]``, and the last one that of larger values.
+    There are far fewer ranges than ranks.
     """
-
-    ends: Array
-    numbers: Integers
-    prefix_bytes: int = 0
-
-    @classmethod
-    def of(cls, column: ColumnRanks, ranks: Integers, bits: int) -> ColumnRanges:
-        """Return about 2^bits ranges for the ranks of a sample."""
-        counts = np.bincount(ranks, minlength=2 * len(column.bounds) + 2)
-        before = np.cumsum(counts) - counts
-        shares = np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1)
-        # Values between two of the sample belong to the range of the greater one.
-        numbers = np.concatenate([shares[2::2], shares[-1:]])
-        steps = np.flatnonzero(np.diff(numbers))
-        return cls(column.bounds[steps], numbers[np.append(steps, -1)], column.prefix_bytes)
-
-    def find(self, array: pa.Array) -> Integers:
-        """Return the number of the range of each value; 0 for null."""
-        values = comparable(array, self.prefix_bytes)
-        found = self.numbers[np.searchsorted(self.ends, values)]
-        if array.null_count:
-            found[np.asarray(array.is_null())] = 0
-        return found
+    counts = np.bincount(ranks, minlength=2 * len(column.bounds) + 2)
+    before = np.cumsum(counts) - counts
+    shares = np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1)
+    ranges: Integers = shares.astype(np.int32)
+    # Values between two of the sample belong to the range of the greater one.
+    ranges[1:-1:2] = ranges[2::2]
+    return ranges
 
 
 def _choose_prefix(sample: pa.Array) -> int:
