@@ -64,15 +64,22 @@ class FileSizes:
         }
 
 
+def sum_groups(groups: Integers, sizes: Integers, num_groups: int) -> tuple[Integers, Integers]:
+    """Return the number of members and the sum of sizes of each group."""
+    import numpy as np
+
+    totals = np.zeros(num_groups, np.int64)
+    np.add.at(totals, groups, sizes)  # exact, where weights of bincount are floats
+    return np.bincount(groups, minlength=num_groups), totals
+
+
 def count_sizes(sizes: Integers, small: int) -> FileSizes:
     """Count sizes in bytes by bucket."""
     import numpy as np
 
     sizes = np.maximum(sizes, 0)
     bucket = np.searchsorted(EDGES, sizes, side="right")
-    totals = np.zeros(len(EDGES) + 1, np.int64)
-    np.add.at(totals, bucket, sizes)  # exact, where weights of bincount are floats
-    counts = np.bincount(bucket, minlength=len(EDGES) + 1)
+    counts, totals = sum_groups(bucket, sizes, len(EDGES) + 1)
     is_small = sizes < small
     return FileSizes(
         tuple(counts.tolist()),

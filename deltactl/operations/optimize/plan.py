@@ -15,7 +15,7 @@ from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
-from deltactl.operations.file_sizes import FileSizes, count_sizes
+from deltactl.operations.file_sizes import FileSizes, count_sizes, sum_groups
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.bins import bin_sizes, limit_bytes, pack_bins, rows_of
 from deltactl.operations.optimize.candidates import (
@@ -213,25 +213,19 @@ def _bin_files(candidates: Candidates, bins: list[Integers]) -> pa.Table:
 
 def _summarise(candidates: Candidates, bins: list[Integers], outputs: Integers) -> pa.Table:
     """Return one row per partition that has bins; ``outputs`` of each bin."""
-    num_groups = candidates.groups.num_groups
+    ids, num_groups = candidates.groups.ids, candidates.groups.num_groups
     rows = rows_of(bins)
-    rewritten = np.zeros(num_groups, dtype=np.int64)
-    # Exact, unlike the weights of bincount.
-    np.add.at(rewritten, candidates.groups.ids[rows], candidates.sizes[rows])
-    removed = np.bincount(candidates.groups.ids[rows], minlength=num_groups)
     firsts = np.array([members[0] for members in bins], dtype=np.int64)
-    number = np.bincount(candidates.groups.ids[firsts], minlength=num_groups)
-    added = np.zeros(num_groups, dtype=np.int64)
-    np.add.at(added, candidates.groups.ids[firsts], outputs)
-    before = np.bincount(candidates.groups.ids, minlength=num_groups)
-    size = np.bincount(candidates.groups.ids, weights=candidates.sizes, minlength=num_groups)
+    before, size = sum_groups(ids, candidates.sizes, num_groups)
+    removed, rewritten = sum_groups(ids[rows], candidates.sizes[rows], num_groups)
+    number, added = sum_groups(ids[firsts], outputs, num_groups)
     touched = np.flatnonzero(added)
     summary = pa.table(
         {
             "partition": pa.array([candidates.groups.label(int(g)) for g in touched], pa.string()),
             "files_before": pa.array(before[touched], pa.int64()),
             "files_after": pa.array((before - removed + added)[touched], pa.int64()),
-            "bytes_before": pa.array(size[touched].astype(np.int64)),
+            "bytes_before": pa.array(size[touched]),
             "bytes_to_rewrite": pa.array(rewritten[touched]),
             "bins": pa.array(number[touched]),
         }

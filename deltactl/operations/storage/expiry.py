@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.physical_names import locate
 from deltactl.numpy_types import Integers
-from deltactl.operations.storage.reasons import sum_groups
+from deltactl.operations.storage.reasons import sum_uses
 from deltactl.operations.storage.report import Use, VersionUse
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.protocol.deletion_vectors import vector_files
@@ -46,7 +46,7 @@ class Expiry:
         removed, old = (np.full(len(versions), _NONE, np.int64) for _ in range(2))
         np.maximum.at(removed, groups, self.removed_ms)
         np.maximum.at(old, groups, self.old_ms)
-        uses = map(Use, *sum_groups(groups, self.sizes, len(versions)))
+        uses = sum_uses(groups, self.sizes, len(versions))
         rows = zip(versions.tolist(), removed.tolist(), old.tolist(), uses, strict=True)
         found = [
             VersionUse(
@@ -64,7 +64,7 @@ class Expiry:
         is_known = self.old_ms != _NONE
         times = np.maximum(self.old_ms[is_known] + retain_ms, now_ms)
         days, groups = np.unique(times // DAY_MS, return_inverse=True)
-        uses = map(Use, *sum_groups(groups, self.sizes[is_known], len(days)))
+        uses = sum_uses(groups, self.sizes[is_known], len(days))
         return list(zip(days.tolist(), uses, strict=True))
 
     def find_retention(self, least_bytes: int, now_ms: int) -> int | None:

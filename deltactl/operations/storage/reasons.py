@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.file_kinds import log_file_kinds
 from deltactl.numpy_types import Flags, Integers
+from deltactl.operations.file_sizes import sum_groups
 from deltactl.operations.storage.report import Reason, Use
 from deltactl.operations.vacuum.candidates import FOREIGN, HIDDEN, LINKED, Listing, Sorting
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR
@@ -85,18 +86,11 @@ def _code(reason: Reason) -> int:
 
 def sum_reasons(codes: Codes, sizes: Integers) -> dict[Reason, Use]:
     """Return files and bytes by reason, in the order of ``Reason``."""
-    files, totals = sum_groups(codes, sizes, len(_REASONS))
-    return {
-        reason: Use(count, total)
-        for reason, count, total in zip(_REASONS, files, totals, strict=True)
-        if count
-    }
+    uses = sum_uses(codes, sizes, len(_REASONS))
+    return {reason: use for reason, use in zip(_REASONS, uses, strict=True) if use.files}
 
 
-def sum_groups(
-    groups: Codes | Integers, sizes: Integers, num_groups: int
-) -> tuple[list[int], list[int]]:
-    """Return the number of files and the bytes of each group."""
-    totals = np.zeros(num_groups, np.int64)
-    np.add.at(totals, groups, sizes)  # exact, where weights of bincount are floats
-    return np.bincount(groups, minlength=num_groups).tolist(), totals.tolist()
+def sum_uses(groups: Codes | Integers, sizes: Integers, num_groups: int) -> list[Use]:
+    """Return the files and bytes of each group."""
+    files, totals = sum_groups(groups.astype(np.int64), sizes, num_groups)
+    return list(map(Use, files.tolist(), totals.tolist()))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Floats, Integers
+from deltactl.operations.file_sizes import sum_groups
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.layout.placement import Placement, choose_slices, learn_placement
 from deltactl.operations.optimize.layout.plan import count_outputs
@@ -191,8 +192,7 @@ def _form_sets(snapshot: Snapshot, batches: Sequence[pa.Table]) -> RewrittenSets
     files = pa.concat_tables(batches)
     groups = group_partitions(files["partition_values"], snapshot.metadata.partition_fields)
     sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
-    totals = np.zeros(groups.num_groups, np.int64)
-    np.add.at(totals, groups.ids, sizes)
+    _, totals = sum_groups(groups.ids, sizes, groups.num_groups)
     known = snapshot.properties.target_file_size
     target = choose_target_bytes(None, known, int(sizes.sum()))
     return RewrittenSets(groups.ids, count_outputs(totals, target))
@@ -204,10 +204,10 @@ def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutReque
         files = pa.concat_tables(batches)
         numbers, requests = number_layouts(snapshot, files)
         sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
-        totals = np.zeros(len(requests) + 1, np.int64)  # the last is for files without a layout
-        np.add.at(totals, numbers, sizes)
+        is_tagged = numbers >= 0
+        _, totals = sum_groups(numbers[is_tagged], sizes[is_tagged], len(requests))
         if requests:
-            return requests[int(totals[:-1].argmax())]
+            return requests[int(totals.argmax())]
     raise UsageError(
         f"{option('layout')}: the table has no clustering columns",
         hint="Run `deltactl optimize TABLE --cluster-by COLUMNS --dry-run` to examine columns.",

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
+from deltactl.operations.file_sizes import sum_groups
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.tags import (
     CLUSTER_TAG,
@@ -97,8 +98,7 @@ class AssignedFiles:
     def find_finished(self, sizes: Integers, min_bytes: int) -> Flags:
         """Return the files of clusters that are large enough."""
         mask = self.mask
-        totals = np.zeros(self.clusters.max(initial=-1) + 1, np.int64)
-        np.add.at(totals, self.clusters[mask], sizes[mask])
+        _, totals = sum_groups(self.clusters[mask], sizes[mask], self.clusters.max(initial=-1) + 1)
         mask[mask] = totals[self.clusters[mask]] >= min_bytes
         return mask
 
