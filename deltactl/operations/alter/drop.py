@@ -35,13 +35,7 @@ from deltactl.operations.alter.traces import (
     plan_rewrite,
 )
 from deltactl.operations.alter.truncation import plan_truncation
-from deltactl.operations.optimize.options import (
-    REMOVE_MAPPING,
-    OptimizeOptions,
-    PurgeNames,
-    PurgeTypes,
-    PurgeVectors,
-)
+from deltactl.operations.optimize.options import REMOVE_MAPPING, PurgeOptions
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, remove_field_metadata, without_mapping
@@ -216,11 +210,12 @@ def _plan_rewrite(
     if before.schema_string == after.schema_string:
         return
     if row is COLUMN_MAPPING:  # with the metadata, or readers would not find the columns
-        options: OptimizeOptions = PurgeNames(purge=True, rewrite="encode", verify="full")
+        # All rows are compared, because a wrong name would be read as nulls.
+        options = PurgeOptions(purge=True, purged="other names", rewrite="encode", verify="full")
         step = _rewrite(plan_rewrite(log, snapshot, options, now_ms), options)
         yield replace(step, operation=REMOVE_MAPPING, metadata=after)
         return
-    options = PurgeTypes(purge=True)
+    options = PurgeOptions(purge=True, purged="old types")
     plan = plan_rewrite(log, snapshot, options, now_ms)
     if not plan.is_empty:
         yield _rewrite(plan, options)
@@ -230,7 +225,7 @@ def _plan_rewrite(
     yield Step(StepKind.STATE, "DROP FEATURE", {"columns": columns}, metadata=after)
 
 
-def _rewrite(plan: OptimizePlan, options: OptimizeOptions) -> Step:
+def _rewrite(plan: OptimizePlan, options: PurgeOptions) -> Step:
     return Step(
         StepKind.PURGE,
         "REORG",
@@ -248,7 +243,7 @@ def _plan_files(log: DeltaLog, snapshot: Snapshot, row: Feature, now_ms: int) ->
         yield Step(StepKind.UNBACKFILL, "ROW TRACKING UNBACKFILL", num_files=num_files)
     if row is DELETION_VECTORS:
         if num_files:
-            options = PurgeVectors(purge=True)
+            options = PurgeOptions(purge=True, purged="vectors")
             yield _rewrite(plan_rewrite(log, snapshot, options, now_ms), options)
         if num_files or len(list_unmarked_vectors(snapshot)):
             yield Step(StepKind.TOMBSTONES, "Deletion Vector Tombstones")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
@@ -86,7 +86,7 @@ class OptimizeOptions:
     ``None`` means: decide from the table. ``memory_bytes`` bounds the row groups. ``partitions``:
     only these, by the names of their Hive directories, such as ``day=2024-01-31`` (empty for a
     table without partitions); ``None``: all. A run is divided into commits after ``commit_every``,
-    and after each ``commit_every_bytes`` of input. ``purged``: what ``purge`` removes.
+    and after each ``commit_every_bytes`` of input.
     """
 
     where: str | None = selection_option(
@@ -232,7 +232,6 @@ class OptimizeOptions:
         is_repeated=True,
     )
     partitions: frozenset[str] | None = None
-    purged: ClassVar[Purged] = "deleted"
 
     def __post_init__(self) -> None:
         ensure_declared(self)
@@ -246,6 +245,11 @@ class OptimizeOptions:
             )
         self._ensure_codec()
         self._ensure_layout()
+
+    @property
+    def purged(self) -> Purged:
+        """Return what ``purge`` removes."""
+        return "deleted"
 
     @property
     def codec_name(self) -> str | None:
@@ -333,28 +337,11 @@ class OptimizeOptions:
             )
 
 
-class PurgeVectors(OptimizeOptions):
-    """Options with which a purge rewrites all files with deletion vectors, also with empty ones."""
+@dataclass(frozen=True, slots=True)
+class PurgeOptions(OptimizeOptions):
+    """Options of a purge that removes something else than deleted rows and columns."""
 
-    __slots__ = ()
-    purged: ClassVar[Purged] = "vectors"
-
-
-class PurgeTypes(OptimizeOptions):
-    """Options with which a purge rewrites files with earlier types."""
-
-    __slots__ = ()
-    purged: ClassVar[Purged] = "old types"
-
-
-class PurgeNames(OptimizeOptions):
-    """Options of a purge that ends column mapping, in one commit.
-
-    It compares all rows, because a wrong name would be read as nulls.
-    """
-
-    __slots__ = ()
-    purged: ClassVar[Purged] = "other names"
+    purged: Purged = "vectors"
 
 
 def _split_codec(text: str) -> tuple[str, int | None]:
