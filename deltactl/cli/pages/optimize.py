@@ -12,7 +12,8 @@ from deltactl.cli.pages.vacuum import list_files
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize.run import BinFailure, OptimizePlan, OptimizeReport
+    from deltactl.operations.optimize.plan import OptimizePlan
+    from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 
 _VERIFIED = {
     "rows": "every row compared, none changed",

@@ -38,13 +38,8 @@ from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.network.counts import requests_sent
 from deltactl.units import format_count
 
-_LEASES: Final[dict[ActionName, str]] = {
-    "optimize": "optimize",
-    "checkpoint": "checkpoint",
-    "manifest": "generate-manifest",
-    "log-cleanup": "checkpoint",
-    "vacuum": "vacuum",
-}
+# Of actions with another name than the command.
+_LEASES: Final = {"manifest": "generate-manifest", "log-cleanup": "checkpoint"}
 _DELETING: Final = frozenset({"log-cleanup", "vacuum"})
 
 _log: Final = logging.getLogger(__name__)
@@ -138,10 +133,9 @@ class TableWork:
 
     @contextmanager
     def _lease(self, name: ActionName) -> Iterator[None]:
-        holder = Holder.here(self.context.run_id or "", self.context.clock)
-        lease = hold_lease(
-            self.log.store, _LEASES[name], holder, clock=self.context.clock, warn=self.context.warn
-        )
+        command, clock = _LEASES.get(name, name), self.context.clock
+        holder = Holder.here(self.context.run_id or "", clock)
+        lease = hold_lease(self.log.store, command, holder, clock=clock, warn=self.context.warn)
         with lease if self.options.lease else nullcontext():
             yield
 

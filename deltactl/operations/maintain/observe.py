@@ -33,7 +33,7 @@ from deltactl.operations.maintain.upkeep import (
     vacuum_options,
 )
 from deltactl.operations.optimize.candidates import load_files
-from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
+from deltactl.operations.optimize.plan import plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.vacuum.retention import resolve_retention
@@ -169,7 +169,10 @@ def _examine_files(subject: TableSubject) -> list[Action]:
         if "optimize" in policy.actions:
             facts.problems["optimize"] = error
         return []
-    _note_plan(facts, plan)
+    facts.small_files = plan.sizes_before.small_files
+    facts.small_bytes = plan.sizes_before.small_bytes
+    if plan.layout is not None:
+        facts.unclustered_bytes = plan.bytes_to_rewrite - plan.layout.placed_bytes
     return find_optimize(subject, plan, hot)
 
 
@@ -185,13 +188,6 @@ def _sum_tombstones(subject: TableSubject) -> int | None:
         is_kept = pc.greater(batch["deletion_timestamp_ms"], cutoff_ms)
         total += sum_sizes(batch.filter(is_kept))
     return total
-
-
-def _note_plan(facts: TableFacts, plan: OptimizePlan) -> None:
-    facts.small_files = plan.sizes_before.small_files
-    facts.small_bytes = plan.sizes_before.small_bytes
-    if plan.layout is not None:
-        facts.unclustered_bytes = plan.bytes_to_rewrite - plan.layout.placed_bytes
 
 
 @dataclass(frozen=True, slots=True)

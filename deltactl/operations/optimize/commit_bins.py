@@ -261,15 +261,14 @@ class OptimizeRun:
 
     def _lose(self, bin_: Bin, error: DeltactlError, reason: str | None) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
-        failure = self._describe(bin_.removed, error, reason)
         if isinstance(error, ConflictError) and not isinstance(error, FilesGoneError):
+            failure = self._describe(bin_.removed, error, reason)
             self._conflict = self._conflict or error
             self._lost.append(bin_.removed)
             self._left.append(failure)
             self._dropped.append(failure)
         else:
-            self._fail_with(error)
-            self._failures.append(failure)
+            self._note(bin_.removed, error, reason)
         self._discard([bin_])
 
     def fail(self, files: pa.Table, raised: Exception) -> None:
@@ -285,11 +284,8 @@ class OptimizeRun:
                 files = files.filter(pa.array(unreadable))
         self._note(files, error)
 
-    def _note(self, files: pa.Table, error: DeltactlError) -> None:
-        self._failures.append(self._describe(files, error))
-        self._fail_with(error)
-
-    def _fail_with(self, error: DeltactlError) -> None:
+    def _note(self, files: pa.Table, error: DeltactlError, reason: str | None = None) -> None:
+        self._failures.append(self._describe(files, error, reason))
         known = [] if self._failure is None else [self._failure]
         self._failure = find_worst_error([*known, error])
 

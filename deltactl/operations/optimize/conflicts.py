@@ -26,25 +26,17 @@ _FILE_KEYS = (
 )
 
 
-def find_conflict(
-    before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
-) -> str | None:
+def find_conflict(before: Metadata, after: Metadata, gained_features: Set[str]) -> str | None:
     """Return why files with the old metadata must not be committed; ``None`` if they may be.
 
-    ``after`` is the metadata after other commits, if these changed it; ``gained_features`` were
-    added to the protocol after the files were written. ``concurrent_deletes`` handles changes of
-    single files.
+    ``gained_features`` were added to the protocol after the files were written. With changes of
+    other metadata, files of an old schema are valid.
     """
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
         return (
             "another writer enabled table features that new files must follow: "
             f"{', '.join(sorted(missed))}"
         )
-    return None if after is None else _metadata_conflict(before, after)
-
-
-def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
-    """Return the conflict, or ``None``. With other changes, files of an old schema are valid."""
     if before.id != after.id:
         return "the table was replaced by another one"
     if before.partition_columns != after.partition_columns:

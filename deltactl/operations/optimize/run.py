@@ -40,7 +40,7 @@ from deltactl.operations.optimize.plan import (
     plan_optimize,
 )
 from deltactl.operations.optimize.purged_files import state_of_written
-from deltactl.operations.optimize.report import BinFailure, OptimizeReport
+from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.optimize.spec import build_spec, ensure_stored_columns
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask
@@ -59,15 +59,7 @@ from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
-__all__ = [
-    "BinFailure",
-    "OptimizeOptions",
-    "OptimizePlan",
-    "OptimizeReport",
-    "execute_optimize",
-    "optimize_table",
-    "plan_optimize",
-]
+__all__ = ["OptimizeOptions", "OptimizePlan", "OptimizeReport", "optimize_table"]
 
 _log: Final = logging.getLogger(__name__)
 
