@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,8 +81,15 @@ def stored_schema(metadata: Metadata, protocol: Protocol) -> StructType:
     return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
 
 
-def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> tuple[str, str] | None:
-    """Return the hidden columns for row ids and commit versions; ``None`` if ids are not kept.
+class RowTrackingColumns(NamedTuple):
+    """Names of the hidden columns that keep row ids and commit versions through a rewrite."""
+
+    row_id: str
+    commit_version: str
+
+
+def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> RowTrackingColumns | None:
+    """Return the hidden columns; ``None`` if ids are not kept.
 
     Raises:
         CorruptLogError: row tracking is enabled without these names.
@@ -95,7 +102,7 @@ def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> tuple[str, s
         raise CorruptLogError(
             f"row tracking is enabled, but {' or '.join(ROW_TRACKING_COLUMN_KEYS)} is not set"
         )
-    return row_id, commit_version
+    return RowTrackingColumns(row_id, commit_version)
 
 
 def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:

@@ -19,7 +19,6 @@ from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.purged_files import state_of_written
 from deltactl.operations.optimize.tasks import RewriteSpec
 from deltactl.operations.optimize.undecoded import UndecodedColumns
-from deltactl.operations.optimize.verify import RowTrackingColumns
 from deltactl.operations.row_proofs import row_tracking_columns, stored_schema
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import find_uploading_run
@@ -53,7 +52,7 @@ def build_spec(
         stats_columns=table_stats(after),
         merged=mergeable_leaves(snapshot) if after is snapshot else (),
         verify=options.verify,
-        row_tracking=_row_tracking(snapshot),
+        row_tracking=row_tracking_columns(snapshot.metadata, snapshot.protocol),
         copy=build_copy_rule(snapshot, options),
         uploading=find_uploading_run(snapshot.store, run_id, context.clock),
         spill_dir=options.spill_dir,
@@ -78,11 +77,6 @@ def ensure_stored_columns(snapshot: Snapshot) -> None:
     """
     if not len(table_reader(snapshot).schema) and not UndecodedColumns.of(snapshot.metadata).fields:
         raise UnsupportedFeatureError("no column of the table is stored in its data files")
-
-
-def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
-    names = row_tracking_columns(snapshot.metadata, snapshot.protocol)
-    return None if names is None else RowTrackingColumns(*names)
 
 
 def _write_options(

@@ -32,12 +32,8 @@ from deltactl.operations.optimize.copy_rule import (
 from deltactl.operations.optimize.input_columns import InputColumns
 from deltactl.operations.optimize.known_stats import merge_known_stats
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
-from deltactl.operations.optimize.verify import (
-    RowTrackingColumns,
-    ensure_equal_rows,
-    ensure_nulls,
-    keep_row_ids,
-)
+from deltactl.operations.optimize.verify import ensure_equal_rows, ensure_nulls, keep_row_ids
+from deltactl.operations.row_proofs import RowTrackingColumns
 from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest

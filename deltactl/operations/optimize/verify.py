@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltactl.errors import DataFileError, VerificationError
 from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.input_columns import StoredColumns, find_column, has_own_ids
+from deltactl.operations.row_proofs import RowTrackingColumns
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
@@ -263,14 +264,6 @@ def _lists(array: pa.Array, *children: pa.Array) -> pa.Array:
 def _first_difference(left: pa.Array, right: pa.Array) -> int:
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return next((row for row, (a, b) in enumerate(pairs) if a != b), 0)
-
-
-@dataclass(frozen=True, slots=True)
-class RowTrackingColumns:
-    """Names of the hidden columns that keep row ids and commit versions through a rewrite."""
-
-    row_id: str
-    commit_version: str
 
 
 def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:
