@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -171,28 +170,20 @@ def plan_steps(
     if deleted is not None:
         ensure_within(deleted, source.metadata.num_rows, source.name)
     steps: list[Step] = []
-    with ExitStack() as stack:
-        read_ranges = partial(store.read_ranges, source.name)
-        if is_local:
-            opened = stack.enter_context(store.open_input(source.name))
-            read_ranges = partial(_read_each, opened)
-        for group in source.groups:
-            found = classify(rule, source, group, deleted, room=room)
-            step = (
-                _prepare(source, group, found, rule.target, read_ranges, walk=is_local)
-                if isinstance(found, GroupChoice)
-                else found
-            )
-            # Rows that are encoded between two copies become a row group too.
-            continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
-            room -= not isinstance(step, Skip) and not continues
-            steps.append(_count(step, group, counts, rule))
+    read_ranges = partial(store.read_ranges, source.name)
+    for group in source.groups:
+        found = classify(rule, source, group, deleted, room=room)
+        step = (
+            _prepare(source, group, found, rule.target, read_ranges, walk=is_local)
+            if isinstance(found, GroupChoice)
+            else found
+        )
+        # Rows that are encoded between two copies become a row group too.
+        continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
+        room -= not isinstance(step, Skip) and not continues
+        steps.append(_count(step, group, counts, rule))
     rule.ensure_copied(source, steps)
     return list(_join(steps))
-
-
-def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    return [opened.read_at(length, offset) for offset, length in ranges]
 
 
 def open_sources(
