@@ -107,7 +107,6 @@ class CloneProgress:
 
 
 def _read_progress(target: Store) -> CloneProgress | None:
-    """Return the record of an unfinished clone, if there is one."""
     try:
         found = json.loads(target.read(PROGRESS_FILE))
         return CloneProgress(str(found["source"]), str(found["table_id"]), int(found["version"]))

@@ -173,7 +173,6 @@ def _is_same_time(before_ms: int, now_ms: int) -> bool:
 
 
 def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:
-    """Return the problem of a file of the source."""
     if info is None:
         return _MISSING if is_placed(name) else find_path_problem(name)
     if size is not None and info.size_bytes != size:

@@ -208,7 +208,6 @@ def _find_places(
 
 
 def _cut(files: pa.Table) -> Iterator[pa.Table]:
-    """Yield the files of each task."""
     sizes = np.maximum(pc.fill_null(files["size_bytes"], 0).to_numpy(), 0)
     for start, stop in cut_files(sizes, _FILES_A_TASK, _BYTES_A_TASK):
         yield files.slice(start, stop - start)

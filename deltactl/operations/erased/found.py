@@ -39,7 +39,6 @@ class Searched:
         self.unread.append(Unread.of(name, place, error))
 
     def __iadd__(self, other: Searched) -> Self:
-        """Add the findings in other files."""
         for place in other.places.values():
             self._add(place)
         self.unread += other.unread

@@ -164,7 +164,6 @@ def _escaped_character(character: str) -> str:
 
 
 def _search(texts: pa.Array, patterns: Iterable[str]) -> pa.Array:
-    """Return which texts one of the patterns matches."""
     parts: list[list[str]] = [[]]
     for pattern in patterns:
         if sum(map(len, parts[-1])) > _PATTERN_CHARACTERS:

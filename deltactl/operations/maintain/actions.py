@@ -58,11 +58,9 @@ class Effect:
     requests: int | None = 0
 
     def __add__(self, other: Effect) -> Effect:
-        """Sum two effects."""
         return self._combine(operator.add, other)
 
     def __sub__(self, other: Effect) -> Effect:
-        """Subtract the effect of a part."""
         return self._combine(operator.sub, other)
 
     def _combine(self, combine: Callable[[Any, Any], Any], other: Effect) -> Effect:
@@ -107,7 +105,6 @@ class Bins:
     freed: Integers = field(default_factory=lambda: _NO_COUNTS)
 
     def __len__(self) -> int:
-        """Return the number of bins."""
         return len(self.files)
 
     def within(self, max_bytes: int) -> Bins:

@@ -48,7 +48,6 @@ class Budget:
                 raise UsageError(f"{it.name} must not be negative; got {value!r}")
 
     def __str__(self) -> str:
-        """Return the limits as text."""
         parts = []
         if self.bytes is not None:
             parts.append(format_size(self.bytes))
@@ -99,7 +98,6 @@ class Spending:
     """The used part of the budget of a run; safe to share between threads."""
 
     def __init__(self, budget: Budget, clock: Clock) -> None:
-        """Start now."""
         self.budget, self._clock = budget, clock
         self._began = clock.monotonic()
         self._lock = threading.Lock()
@@ -156,7 +154,6 @@ class StopToken(CancelToken):
     """A token that is set if another token is set, or if ``is_over`` returns true."""
 
     def __init__(self, parent: CancelToken | None, is_over: Callable[[], bool]) -> None:
-        """Set the token of the run, and the rule that ends the work earlier."""
         super().__init__()
         self._parent, self._is_over = parent, is_over
 

@@ -320,7 +320,6 @@ class OptimizeRun:
 
 
 def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
-    """Return a report with the counts of another commit."""
     kept = [(v.bin, v.carried_rows) for v in committed.verdicts if v.bin is not None]
     bins = [bin_ for bin_, _ in kept]
     added = [file for bin_ in bins for file in bin_.added]

@@ -442,7 +442,6 @@ def _find_interval(node: Any) -> tuple[int, int] | None:
 
 
 def _cast(node: Any, inner: Constant) -> Constant:
-    """Return a cast of a literal."""
     name = node.to.this.name
     kind: LiteralKind = "number"
     if name == "DECIMAL":

@@ -61,13 +61,8 @@ def plan_layout(
 ) -> LayoutPlan | None:
     """Return the layouts of bins; ``None`` if none is requested or kept.
 
-    Args:
-        request: the requested layout.
-        layouts: the layout of each partition.
-        groups: the partition of each bin.
-        sizes: the input bytes of each bin.
-        assigned: those of them that already have the layout.
-        target_bytes: the target size of outputs.
+    Of each bin, ``groups`` has the partition, ``sizes`` the input bytes, and ``assigned`` those of
+    them that already have the layout.
     """
     requests = tuple(layouts.request_of(group) for group in groups.tolist())
     first = request or next((kept for kept in requests if kept is not None), None)

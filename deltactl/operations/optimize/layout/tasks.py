@@ -88,11 +88,7 @@ class ClusterTask:
 
 
 def rewrite_bin(spec: RewriteSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
-    """Rewrite a bin of a run with layouts: place its rows, or only merge its files.
-
-    Raises:
-        DeltactlError: as in ``place_rows`` and ``rewrite_files``.
-    """
+    """Rewrite a bin of a run with layouts: place its rows, or only merge its files."""
     if isinstance(task, ClusterTask):
         return place_rows(spec, task, attempt)
     return rewrite_files(spec, task, attempt)
