@@ -13,12 +13,7 @@ from deltactl.errors import Warn
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.optimize.candidates import Candidates
 from deltactl.operations.optimize.exclusions import IN_LAYOUT
-from deltactl.operations.optimize.layout.plan import (
-    AssignedFiles,
-    ClusterLimit,
-    ExistingLayout,
-    divide_clusters,
-)
+from deltactl.operations.optimize.layout.plan import ClusterLimit, ExistingLayout, divide_clusters
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.option_names import option
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
@@ -64,7 +59,7 @@ def pack_bins(
     merged = [members for members in packed if not is_placed[ids[members[0]]]]
     placed = candidates.mask & in_laid
     placed[rows_of([members for members in packed if is_placed[ids[members[0]]]])] = True
-    clusters = _form_clusters(candidates, placed, layouts.assigned, limit, again=again)
+    clusters = _form_clusters(candidates, placed, layouts.clusters, limit, again=again)
     bins = sorted([*merged, *clusters], key=lambda members: int(ids[members[0]]))
     return bins, replace(layouts, of_group=of_group)
 
@@ -72,7 +67,7 @@ def pack_bins(
 def _form_clusters(
     candidates: Candidates,
     placed: Flags,
-    assigned: AssignedFiles,
+    assigned: Integers,
     limit: ClusterLimit,
     *,
     again: bool,
@@ -83,7 +78,7 @@ def _form_clusters(
     they are placed ``again``.
     """
     clusters: list[Integers] = []
-    for part in _split_by_partition(candidates, placed, assigned.clusters):
+    for part in _split_by_partition(candidates, placed, assigned):
         numbers = divide_clusters(candidates.sizes[part], limit.most_bytes)
         clusters += np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
     if again:
@@ -95,9 +90,9 @@ def _form_clusters(
     return [part for part in clusters if not mask[part[0]]]
 
 
-def _is_of_one_cluster(candidates: Candidates, assigned: AssignedFiles, part: Integers) -> bool:
+def _is_of_one_cluster(candidates: Candidates, assigned: Integers, part: Integers) -> bool:
     """Return whether placing these files again would change nothing."""
-    numbers = assigned.clusters[part]
+    numbers = assigned[part]
     is_one = numbers[0] >= 0 and bool((numbers == numbers[0]).all())
     return is_one and not candidates.forced[part].any()
 

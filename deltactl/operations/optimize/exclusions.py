@@ -13,7 +13,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.candidates import Candidates
-from deltactl.operations.optimize.layout.plan import AssignedFiles, ClusterLimit, ExistingLayout
+from deltactl.operations.optimize.layout.plan import ClusterLimit, ExistingLayout
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_clustered_otherwise, is_laid_out
 from deltactl.operations.optimize.options import NOTHING_TO_PURGE, OptimizeOptions
@@ -61,7 +61,7 @@ def exclude_files(
         candidates.leave(~wanted, NOTHING_TO_PURGE)
         candidates.forced = wanted
     elif request is None:
-        clustered = clustered_mask(log, snapshot, files, z_orders) & ~layouts.assigned.mask
+        clustered = clustered_mask(log, snapshot, files, z_orders) & ~layouts.is_placed
         candidates.leave(
             clustered,
             f"clustered or Z-ordered (rewrite with {option('cluster_by')} or "
@@ -69,7 +69,7 @@ def exclude_files(
         )
         _leave_unless_small(candidates, options, layouts, rule, limit)
     elif not options.places_again:
-        _leave_placed(candidates, options, request, layouts.assigned, limit)
+        _leave_placed(candidates, options, request, layouts, limit)
     return layouts, limit
 
 
@@ -85,13 +85,13 @@ def _leave_unless_small(
     If a cluster fills more than one file, its files are merged only for another target size.
     Otherwise each run would write them again.
     """
-    files, sizes, assigned = candidates.files, candidates.sizes, layouts.assigned
+    files, sizes = candidates.files, candidates.sizes
     candidates.forced = _over_ratio(files, options.max_deleted_rows_ratio)
     of_target = pc.equal(lookup_map(files["tags"], TARGET_TAG), str(rule.target_bytes))
     candidates.settled = pc.fill_null(of_target, False).to_numpy()
     is_large = sizes >= rule.min_bytes
-    finished = assigned.find_finished(sizes, limit.finished(rule.min_bytes)) & candidates.settled
-    placed = assigned.mask & (is_large | finished)
+    finished = layouts.find_finished(sizes, limit.finished(rule.min_bytes)) & candidates.settled
+    placed = layouts.is_placed & (is_large | finished)
     candidates.leave(placed & ~candidates.forced, IN_LAYOUT)
     new_in_layout = layouts.is_laid[candidates.groups.ids]
     candidates.leave(is_large & ~new_in_layout & ~candidates.forced, "large enough")
@@ -101,7 +101,7 @@ def _leave_placed(
     candidates: Candidates,
     options: OptimizeOptions,
     request: LayoutRequest,
-    assigned: AssignedFiles,
+    layouts: ExistingLayout,
     limit: ClusterLimit,
 ) -> None:
     """Exclude files that have the requested layout already."""
@@ -113,7 +113,7 @@ def _leave_placed(
     candidates.forced = _over_ratio(candidates.files, options.max_deleted_rows_ratio)
     if request.kind != "zorder":
         least = limit.finished(options.min_cluster_bytes)
-        finished = assigned.find_finished(candidates.sizes, least)
+        finished = layouts.find_finished(candidates.sizes, least)
         candidates.leave(finished & ~candidates.forced, "in a finished cluster")
 
 

@@ -146,7 +146,7 @@ def plan_optimize(
     warn = log.warn if options.partitions is None else ignore_warning
     bins = limit_bytes(candidates, bins, options.max_bytes, limit, warn)
     groups = candidates.groups.ids[np.array([members[0] for members in bins], np.int64)]
-    assigned = np.where(layouts.assigned.mask, candidates.sizes, 0)
+    assigned = np.where(layouts.is_placed, candidates.sizes, 0)
     layout = plan_layout(
         request,
         layouts,

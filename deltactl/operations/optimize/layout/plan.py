@@ -74,58 +74,34 @@ def plan_layout(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AssignedFiles:
-    """The cluster or run of each file that has the layout of its partition; -1 for other files."""
-
-    clusters: Integers
-
-    @classmethod
-    def of(cls, files: pa.Table, has_layout: Flags, tag: str) -> AssignedFiles:
-        """Read the clusters from a tag; a file without the tag is not assigned."""
-        clusters, _ = number_tags(lookup_map(files["tags"], tag))
-        return cls(np.where(has_layout, clusters, -1))
-
-    @property
-    def mask(self) -> Flags:
-        """Return the files that have the layout of their partition."""
-        return np.asarray(self.clusters >= 0)
-
-    def find_finished(self, sizes: Integers, min_bytes: int) -> Flags:
-        """Return the files of clusters that are large enough."""
-        mask = self.mask
-        _, totals = sum_groups(self.clusters[mask], sizes[mask], self.clusters.max(initial=-1) + 1)
-        mask[mask] = totals[self.clusters[mask]] >= min_bytes
-        return mask
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ExistingLayout:
     """The layout of each partition.
 
     ``of_group``: for each partition an index into ``requests``, or -1 for none. ``is_laid`` are the
-    partitions whose files are all placed if they are rewritten, except those in ``assigned``.
+    partitions whose files are all placed if they are rewritten, except those that already are.
+    ``clusters``: the cluster or run of each file that has the layout of its partition; -1 for other
+    files, and those without a tag of it.
     """
 
     requests: tuple[LayoutRequest, ...]
     of_group: Integers
     is_laid: Flags
-    assigned: AssignedFiles
+    clusters: Integers
 
     @classmethod
     def none(cls, files: pa.Table, groups: PartitionGroups) -> ExistingLayout:
         """Return partitions without a layout."""
         of_group = np.full(groups.num_groups, -1)
-        assigned = AssignedFiles(np.full(files.num_rows, -1))
-        return cls((), of_group, of_group >= 0, assigned)
+        return cls((), of_group, of_group >= 0, np.full(files.num_rows, -1))
 
     @classmethod
     def of_request(
         cls, files: pa.Table, groups: PartitionGroups, request: LayoutRequest
     ) -> ExistingLayout:
         """Return partitions that all have the layout of the options or of the table."""
-        assigned = AssignedFiles.of(files, has_layout(files, request), _CLUSTER_TAGS[request.kind])
+        clusters = _read_clusters(files, has_layout(files, request), _CLUSTER_TAGS[request.kind])
         of_group = np.zeros(groups.num_groups, np.int64)
-        return cls((request,), of_group, of_group >= 0, assigned)
+        return cls((request,), of_group, of_group >= 0, clusters)
 
     @classmethod
     def of_tags(
@@ -143,13 +119,29 @@ class ExistingLayout:
         if len(used) == 1:
             of_group = np.full(groups.num_groups, used[0])
         has_layout = (numbers >= 0) & (numbers == of_group[groups.ids])
-        assigned = AssignedFiles.of(files, has_layout, CLUSTER_TAG)
-        return cls(requests, of_group, is_laid, assigned)
+        return cls(requests, of_group, is_laid, _read_clusters(files, has_layout, CLUSTER_TAG))
+
+    @property
+    def is_placed(self) -> Flags:
+        """Return the files that have the layout of their partition."""
+        return np.asarray(self.clusters >= 0)
+
+    def find_finished(self, sizes: Integers, min_bytes: int) -> Flags:
+        """Return the files of clusters that are large enough."""
+        mask = self.is_placed
+        _, totals = sum_groups(self.clusters[mask], sizes[mask], self.clusters.max(initial=-1) + 1)
+        mask[mask] = totals[self.clusters[mask]] >= min_bytes
+        return mask
 
     def request_of(self, group: int) -> LayoutRequest | None:
         """Return the layout of a partition, if it has one."""
         number = int(self.of_group[group])
         return None if number < 0 else self.requests[number]
+
+
+def _read_clusters(files: pa.Table, has_layout: Flags, tag: str) -> Integers:
+    clusters, _ = number_tags(lookup_map(files["tags"], tag))
+    return np.where(has_layout, clusters, -1)
 
 
 def _newest(numbers: Integers, files: pa.Table, groups: PartitionGroups) -> Integers:
