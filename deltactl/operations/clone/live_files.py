@@ -81,7 +81,8 @@ def _other_facts(
     files: pa.Table, ours: pa.Table, places: pa.ChunkedArray, metadata: Metadata
 ) -> Mask:
     """Return which files have another clustering provider, tag or partition value."""
-    tags = {key for it in (files, ours) for part in it["tags"].chunks for key in _keys(part)}
+    maps = [part for it in (files, ours) for part in it["tags"].chunks]
+    tags = {key for part in maps for key in pc.unique(part.keys).to_pylist()}
     pairs = [[it["clustering_provider"] for it in (files, ours)]]
     for name, keys in (("partition_values", metadata.partition_keys), ("tags", sorted(tags))):
         pairs += [[lookup_map(it[name], key) for it in (files, ours)] for key in keys]
@@ -94,10 +95,6 @@ def _other_facts(
 
 def _none_of(files: pa.Table) -> pa.Array:
     return array_of(np.zeros(files.num_rows, np.bool_))
-
-
-def _keys(maps: pa.MapArray) -> list[str]:
-    return list(pc.unique(maps.keys).to_pylist())
 
 
 def _other_stats(

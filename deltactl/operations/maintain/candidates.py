@@ -95,7 +95,7 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
         return []
     fields = subject.snapshot.metadata.known_partition_fields
     groups = group_partitions(plan.files["partition_values"], fields)
-    starts = _first_rows(plan.files["bin"].to_numpy())
+    starts = np.flatnonzero(np.diff(plan.files["bin"].to_numpy(), prepend=-1))
     columns = len(list_leaves(subject.snapshot.metadata.data_schema))
     footer_bytes = _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns
     bins = _sum_bins(plan, starts, footer_bytes)
@@ -117,10 +117,6 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
         if action is not None:
             actions.append(_block_hot(action, hot, subject))
     return actions
-
-
-def _first_rows(bins: Integers) -> Integers:
-    return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
 
 
 def _sum_bins(plan: OptimizePlan, starts: Integers, footer_bytes: int) -> Bins:

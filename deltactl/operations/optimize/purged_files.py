@@ -58,7 +58,7 @@ def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
     mask = np.asarray(pc.fill_null(deleted, False)).copy()
     if snapshot.metadata.column_mapping_mode == "none":
         return mask  # without column mapping no column can be dropped
-    known = _known_leaves(snapshot)
+    known = _hidden(snapshot).union(_list_leaves(snapshot.metadata))
     rows = np.flatnonzero(~mask)
     rest = files.take(pa.array(rows))
     mask[rows] = _mask_by_footer(snapshot, rest, lambda found: bool(found.keys() - known))
@@ -148,11 +148,6 @@ def _types_differ(snapshot: Snapshot) -> Callable[[Leaves], bool]:
         return any(folded.get(name, None if by_id else k) != k for name, k in wanted.items())
 
     return differ
-
-
-def _known_leaves(snapshot: Snapshot) -> set[str]:
-    """Return the dotted physical names of every leaf of the current schema."""
-    return _hidden(snapshot) | set(_list_leaves(snapshot.metadata))
 
 
 def _hidden(snapshot: Snapshot) -> set[str]:

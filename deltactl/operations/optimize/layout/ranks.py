@@ -102,7 +102,8 @@ def comparable(array: pa.Array, prefix_bytes: int) -> Array:
     """Return values that NumPy sorts in the order of Delta; values of nulls are undefined."""
     kind = array.type
     if _is_bytes(kind):
-        return _prefixes(array, prefix_bytes)
+        matrix = bytes_matrix(array, 0, prefix_bytes)
+        return np.ascontiguousarray(matrix).view(f"S{prefix_bytes}")[:, 0]
     if pa.types.is_decimal(kind):
         return np.asarray(pc.fill_null(array.cast(pa.float64()), 0.0))
     if pa.types.is_floating(kind):
@@ -111,12 +112,6 @@ def comparable(array: pa.Array, prefix_bytes: int) -> Array:
         return np.asarray(pc.fill_null(array, False)).astype(np.int64)
     whole = array.view(INTEGERS[kind.bit_width])
     return np.asarray(pc.fill_null(whole, 0)).astype(np.int64)
-
-
-def _prefixes(array: pa.Array, prefix_bytes: int) -> Array:
-    """Return the first bytes of strings as byte strings of one length."""
-    matrix = bytes_matrix(array, 0, prefix_bytes)
-    return np.ascontiguousarray(matrix).view(f"S{prefix_bytes}")[:, 0]
 
 
 def rank_columns(columns: Sequence[ColumnRanks], arrays: Sequence[pa.Array]) -> Integers:
