@@ -115,11 +115,6 @@ def _parse_texts(texts: pa.Array, to: pa.DataType) -> pa.Array:
         ) from None
 
 
-def as_date(operand: Operand) -> Operand:
-    """Return the operand as a date, as functions of dates take it."""
-    return cast(operand, _DATE)
-
-
 def as_text(operand: Operand, word: str) -> Operand:
     """Return the operand as a string, for a function or an operator.
 
@@ -135,7 +130,7 @@ def as_text(operand: Operand, word: str) -> Operand:
 
 def date_part(name: str, operand: Operand) -> Operand:
     """Return ``YEAR``, ``MONTH`` or ``DAY`` of a date."""
-    date = as_date(operand)
+    date = cast(operand, _DATE)
     part = getattr(pc, name.lower())
     return Call(f"{name}({date.sql})", pa.int32(), (date,), lambda it: part(it).cast(pa.int32()))
 
@@ -222,7 +217,7 @@ def shift(operand: Operand, months: int, micros: int) -> Operand | None:
 
 def add_days(operand: Operand, days: int) -> Operand | None:
     """Return ``DATE_ADD``; ``None``: too many days."""
-    date = as_date(operand)
+    date = cast(operand, _DATE)
     if abs(days) > _MOST_DAYS:
         return None
     return Call(

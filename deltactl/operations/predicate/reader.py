@@ -111,7 +111,7 @@ class PredicateReader:
         self._functions: Mapping[type[Any], Callable[[Any], Operand | Constant | None]] = {
             exp.Cast: self._read_cast,
             exp.TryCast: self._read_cast,
-            exp.TsOrDsToDate: lambda node: functions.as_date(self._operand(node.this)),
+            exp.TsOrDsToDate: lambda node: functions.cast(self._operand(node.this), pa.date32()),
             exp.Year: lambda node: functions.date_part("YEAR", self._operand(node.this)),
             exp.Month: lambda node: functions.date_part("MONTH", self._operand(node.this)),
             exp.Day: lambda node: functions.date_part("DAY", self._operand(node.this)),
@@ -324,7 +324,7 @@ class PredicateReader:
 
     def _read_add_months(self, node: Any) -> Operand | None:
         count = self._integer(node.expression)
-        date = functions.as_date(self._operand(node.this))
+        date = functions.cast(self._operand(node.this), pa.date32())
         return None if count is None else functions.shift(date, count, 0)
 
     def _integer(self, node: Any) -> int | None:
