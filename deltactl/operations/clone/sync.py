@@ -193,11 +193,7 @@ def _plan(
 
 
 def _with_past_options(
-    options: CloneOptions,
-    past: PastClone | None,
-    source: Snapshot,
-    target: Store,
-    now_ms: int,
+    options: CloneOptions, past: PastClone | None, source: Snapshot, target: Store, now_ms: int
 ) -> CloneOptions:
     """Return the options with the predicate and the properties of the clone."""
     if past is None:
@@ -251,12 +247,7 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
 
 
 def compare(
-    current: Snapshot,
-    source: Snapshot,
-    plan: ClonePlan,
-    past: PastClone | None,
-    *,
-    full: bool,
+    current: Snapshot, source: Snapshot, plan: ClonePlan, past: PastClone | None, *, full: bool
 ) -> Update:
     """Return the differences; unless ``full``, a clone of the same version is not compared."""
     state = _state(current, source, plan)

@@ -14,12 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks, as_stream
-from deltactl.errors import (
-    SearchIncompleteError,
-    StorageError,
-    UnsupportedByStoreError,
-    UsageError,
-)
+from deltactl.errors import SearchIncompleteError, StorageError, UnsupportedByStoreError, UsageError
 from deltactl.log.audit.stored_actions import log_mask
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.snapshot import Snapshot

@@ -38,10 +38,7 @@ _STATS: Final = r"^\s*[^\s]"
 
 
 def search_log(
-    snapshot: Snapshot,
-    files: Sequence[FileInfo],
-    sought: Sought,
-    found: Found,
+    snapshot: Snapshot, files: Sequence[FileInfo], sought: Sought, found: Found
 ) -> pa.Table:
     """Search all files of the log; return what they name, once, as rows of ``NAMED``.
 

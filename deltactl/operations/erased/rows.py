@@ -143,10 +143,7 @@ class _File:
                 yield name, tuple(found)
 
     def _choose_groups(
-        self,
-        variant: Variant,
-        stored: Mapping[str, FieldPath],
-        constants: Mapping[str, pa.Scalar],
+        self, variant: Variant, stored: Mapping[str, FieldPath], constants: Mapping[str, pa.Scalar]
     ) -> list[int]:
         """Return the row groups that may have a matching row, by the statistics of the footer."""
         count, leaves = self.parquet.num_row_groups, index_leaves(self.schema)

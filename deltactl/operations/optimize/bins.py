@@ -65,12 +65,7 @@ def pack_bins(
 
 
 def _form_clusters(
-    candidates: Candidates,
-    placed: Flags,
-    assigned: Integers,
-    limit: ClusterLimit,
-    *,
-    again: bool,
+    candidates: Candidates, placed: Flags, assigned: Integers, limit: ClusterLimit, *, again: bool
 ) -> list[Integers]:
     """Return clusters as row indices: files of a partition, with its unfinished clusters.
 

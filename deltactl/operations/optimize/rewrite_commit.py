@@ -44,11 +44,7 @@ from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA, STRING_MAP
-from deltactl.protocol.features import (
-    Operation,
-    ensure_supported,
-    list_features,
-)
+from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.paths import encode_path
 from deltactl.protocol.properties import TableProperties
 

@@ -79,10 +79,7 @@ def _list(log: DeltaLog, options: StorageOptions, context: RunContext) -> Listin
 
 
 def _report(
-    planner: Planner,
-    listing: Listing,
-    sorting: Sorting,
-    options: StorageOptions,
+    planner: Planner, listing: Listing, sorting: Sorting, options: StorageOptions
 ) -> StorageReport:
     assert listing.facts is not None
     retain_ms, now_ms = planner.retention.retain_ms, planner.retention.now_ms

@@ -19,10 +19,7 @@ from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.optimize.layout.placement import Placement, choose_slices, learn_placement
 from deltactl.operations.optimize.layout.plan import count_outputs
 from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
-from deltactl.operations.optimize.layout.request import (
-    LayoutRequest,
-    find_columns,
-)
+from deltactl.operations.optimize.layout.request import LayoutRequest, find_columns
 from deltactl.operations.optimize.layout.tags import number_layouts
 from deltactl.operations.optimize.options import Layout
 from deltactl.operations.partition_groups import group_partitions

@@ -16,12 +16,7 @@ from deltactl.operations.optimize.options import (
 )
 from deltactl.option_names import option
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.column_names import (
-    Columns,
-    find_column,
-    format_column,
-    list_columns,
-)
+from deltactl.protocol.column_names import Columns, find_column, format_column, list_columns
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns, list_leaves
 
