@@ -7,7 +7,7 @@ Metadata"; the rules of RESTORE in Delta on Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -120,17 +120,29 @@ class RestoredState:
     enables_timestamps: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PastMarks:
+    """High-water marks that neither the current version nor the target of a restore has.
+
+    ``schemas``: those of the commits between them, with the marks of identity columns;
+    ``row_ids``: their ``domainMetadata`` actions of row tracking.
+    """
+
+    schemas: Sequence[str] = ()
+    row_ids: Sequence[DomainMetadata] = ()
+
+
 def restored_state(
     current: Snapshot,
     target: Snapshot,
     protocol: Protocol | None = None,
-    between: Iterable[str] = (),
+    past: PastMarks = PastMarks(),
 ) -> RestoredState:
     """Return the state after a restore.
 
     It is the state of the target, except for values that must not decrease or be removed (column
     ids, high-water marks, protocol features). ``protocol`` is the protocol after it; by default the
-    protocol with the features of both versions. ``between``: see ``schemas_between``.
+    protocol with the features of both versions. ``past``: see ``read_past_marks``.
     """
     before, wanted = current.metadata, target.metadata
     configuration = _keep_growing(before.configuration, wanted.configuration)
@@ -142,7 +154,7 @@ def restored_state(
             if key in before.configuration:
                 configuration[key] = before.configuration[key]
     schema = wanted.schema_string
-    for other in (before.schema_string, *between):
+    for other in (before.schema_string, *past.schemas):
         schema = _keep_high_water_marks(schema, other)
     protocol = protocol or merge_protocols(current.protocol, target.protocol)
     if has_feature(protocol, ROW_TRACKING):
@@ -152,28 +164,39 @@ def restored_state(
     return RestoredState(
         protocol,
         replace(wanted, schema_string=schema, configuration=configuration),
-        tuple(_domain_changes(current.domains, target.domains)),
+        tuple(_domain_changes(current.domains, target.domains, past.row_ids)),
         has_timestamps and not current.properties.in_commit_timestamps,
     )
 
 
-def schemas_between(log: DeltaLog, current: Snapshot, target: Snapshot) -> Iterator[str]:
-    """Yield the schemas between two versions if the current one lacks an identity column.
+def read_past_marks(log: DeltaLog, current: Snapshot, target: Snapshot) -> PastMarks:
+    """Read the commits between two versions if the current one lacks marks that the target has.
 
-    Its last high-water mark, from before it was dropped, is then only there.
+    The last marks of an identity column or of row tracking, from before they were dropped, are then
+    only there. Files of those versions can be restored later, with their values and row ids.
     """
     wanted, known = (_identity_names(it.metadata.schema_string) for it in (target, current))
-    if wanted <= known:
-        return
+    marks = [read_high_water_mark(it.domains) for it in (current, target)]
+    is_untracked = ROW_TRACKING_DOMAIN not in current.domains or marks[0] < marks[1]
+    is_dropped = has_feature(target.protocol, ROW_TRACKING) and is_untracked
+    if wanted <= known and not is_dropped:
+        return PastMarks()
+    schemas, row_ids = [], []
     try:
         for commit in log.commits(range(target.version + 1, current.version)):
             for node in find_actions(commit.name, commit.data, "metaData"):
-                yield str(node.get("schemaString"))
+                schemas.append(str(node.get("schemaString")))
+            for node in find_actions(commit.name, commit.data, "domainMetadata"):
+                if node.get("domain") == ROW_TRACKING_DOMAIN and not node.get("removed"):
+                    row_ids.append(
+                        DomainMetadata(ROW_TRACKING_DOMAIN, str(node.get("configuration")))
+                    )
     except CorruptLogError as error:
         log.warn(
-            f"after the restore of version {target.version}, identity columns may generate values "
-            f"that later versions have: {error.message}"
+            f"after the restore of version {target.version}, identity columns or row ids may get "
+            f"values that later versions have: {error.message}"
         )
+    return PastMarks(schemas, row_ids)
 
 
 def is_same_state(state: RestoredState, current: Snapshot) -> bool:
@@ -196,12 +219,14 @@ def _keep_growing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
 
 
 def _domain_changes(
-    current: Mapping[str, DomainMetadata], target: Mapping[str, DomainMetadata]
+    current: Mapping[str, DomainMetadata],
+    target: Mapping[str, DomainMetadata],
+    past: Sequence[DomainMetadata],
 ) -> Iterator[DomainMetadata]:
     """Yield the actions that restore the clustering columns and remove all other domains.
 
     Domains belong to their writers and describe a later version. The high-water mark of row ids
-    never decreases; that of the target is greater if row tracking was dropped since then.
+    never decreases; those of the target and of ``past`` are greater if row tracking was dropped.
     """
     wanted = target.get(CLUSTERING_DOMAIN)
     if wanted is None and CLUSTERING_DOMAIN in current:
@@ -211,8 +236,10 @@ def _domain_changes(
     for name, domain in current.items():
         if name not in (CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN):
             yield replace(domain, removed=True)
-    if read_high_water_mark(target) > read_high_water_mark(current):
-        yield target[ROW_TRACKING_DOMAIN]
+    marks = [target, *({ROW_TRACKING_DOMAIN: domain} for domain in past)]
+    furthest = max(marks, key=read_high_water_mark)
+    if read_high_water_mark(furthest) > read_high_water_mark(current):
+        yield furthest[ROW_TRACKING_DOMAIN]
 
 
 def _keep_high_water_marks(schema_string: str | None, current: str | None) -> str | None:

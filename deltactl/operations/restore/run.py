@@ -31,7 +31,12 @@ from deltactl.operations.restore.vacuums import (
     find_ends,
     find_whole_version,
 )
-from deltactl.operations.restored_state import RestoreCommit, restored_state, schemas_between
+from deltactl.operations.restored_state import (
+    PastMarks,
+    RestoreCommit,
+    read_past_marks,
+    restored_state,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.past_vacuums import (
     PastVacuum,
@@ -123,8 +128,8 @@ def _make_plan(
     protocol = None
     if options.allow_protocol_downgrade:
         protocol = downgraded_protocol(current, target)
-    between = () if options.where is not None else schemas_between(log, current, target)
-    state = restored_state(current, target, protocol, between)
+    past = PastMarks() if options.where is not None else read_past_marks(log, current, target)
+    state = restored_state(current, target, protocol, past)
     ensure_supported(state.protocol, state.metadata, Operation.RESTORE)
     return versions, plan_restore(versions, options, state, context)
 

@@ -249,4 +249,28 @@ def test_the_last_mark_of_a_dropped_identity_column_comes_back(is_lost: bool) ->
     (metadata,) = bodies(builder.store, 5, "metaData")
     field = json.loads(metadata["schemaString"])["fields"][0]
     assert field["metadata"]["delta.identity.highWaterMark"] == (1 if is_lost else 2)
-    assert any("identity columns may generate values" in text for text in said) == is_lost
+    assert any("identity columns or row ids may get" in text for text in said) == is_lost
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_the_last_row_id_from_before_row_tracking_was_dropped_is_not_assigned_again(
+    has_rows: bool,
+) -> None:
+    """Files of version 2 can be restored later with their row ids."""
+    properties = {"delta.enableRowTracking": "true"}
+    builder = memory_table(features=["rowTracking"], properties=properties)
+    if has_rows:
+        builder.append([{"id": 1}])
+    builder.append([{"id": 2}, {"id": 3}])
+    (mark,) = bodies(builder.store, builder.version, "domainMetadata")
+    builder.features = frozenset()
+    builder.commit(
+        builder.protocol_action([]),
+        {"domainMetadata": {**mark, "removed": True}},
+    )
+    target = int(has_rows)
+    restore(builder.store, target)
+    (after,) = bodies(builder.store, builder.version + 1, "domainMetadata")
+    last = 2 if has_rows else 1
+    assert json.loads(mark["configuration"])["rowIdHighWaterMark"] == last
+    assert json.loads(after["configuration"])["rowIdHighWaterMark"] == last
