@@ -80,7 +80,7 @@ class CommitBase:
         raise NotATableError(
             f"{self.commit_file.name} of {log.uri} does not exist: the table was deleted during "
             "the run",
-            hint="Check the path. Nothing was committed.",
+            hint="Check the path.",
         )
 
     def _ensure_same(
@@ -98,7 +98,7 @@ class CommitBase:
         raise ConflictError(
             f"{found.name} of {log.uri} is not the file that this run has read: the table was "
             "created again during the run, or another writer overwrote the commit",
-            hint="Rerun. Nothing was committed.",
+            hint="Rerun.",
         )
 
     def _find_name(self, log: DeltaLog) -> str:
