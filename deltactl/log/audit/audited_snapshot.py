@@ -8,7 +8,7 @@ checkpoint: only if the two disagree, the checkpoint is compared with the commit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -85,7 +85,7 @@ class _Audit:
             yield batch
         self.judge(self.checksum.compare_files(num_files, size_bytes))
 
-    def judge(self, disagreements: Sequence[str]) -> None:
+    def judge(self, disagreements: Mapping[str, str]) -> None:
         """Raise an error if the commits prove the checkpoint wrong; warn if they are missing."""
         if not disagreements or self.is_judged:
             return
@@ -103,8 +103,9 @@ class _Audit:
             # Without the older commits, every reader depends on the checkpoint as it is.
             self.log.warn(
                 f"{self.log.checksum_file(version)} of {where} disagrees with the checkpoint of "
-                f"its version: {'; '.join(disagreements)}. The older commits that would show which "
-                "of the two is wrong are gone, so the checkpoint was used, as by all readers"
+                f"its version: {'; '.join(disagreements.values())}. The older commits that would "
+                "show which of the two is wrong are gone, so the checkpoint was used, as by all "
+                "readers"
             )
 
     def _compare_with_commits(self) -> tuple[str | None, bool]:

@@ -39,7 +39,7 @@ from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 # Some readers take these from the file instead of the commits.
-READ_MEMBERS: Final = ("protocol differs from the log", "metadata differs from the log")
+READ_MEMBERS: Final = frozenset({"protocol", "metadata"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +53,34 @@ class Checksum:
     domains: dict[str, DomainMetadata] | None
     txns: dict[str, Txn] | None
 
-    def compare_files(self, num_files: int, size_bytes: int) -> list[str]:
-        """Return how the counts differ from those of the log."""
+    def compare_files(self, num_files: int, size_bytes: int) -> dict[str, str]:
+        """Return how the counts differ from those of the log, by member."""
         counts = (
             ("numFiles", self.num_files, num_files),
             ("tableSizeBytes", self.size_bytes, size_bytes),
         )
-        return [f"{key} is {a}, but the log has {b}" for key, a, b in counts if a != b]
+        return {key: f"{key} is {a}, but the log has {b}" for key, a, b in counts if a != b}
 
     def compare_state(
         self, protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata]
-    ) -> list[str]:
-        """Return which actions differ from those of the log, without transactions."""
+    ) -> dict[str, str]:
+        """Return which actions differ from those of the log, by member, without transactions."""
         wrong = []
         if self.protocol is not None and self.protocol != protocol:
-            wrong.append(READ_MEMBERS[0])
+            wrong.append("protocol")
         if self.metadata is not None and not is_same_metadata(self.metadata, metadata):
-            wrong.append(READ_MEMBERS[1])
+            wrong.append("metadata")
         if self.domains is not None and self.domains != dict(domains):
-            wrong.append("domainMetadata differs from the log")
-        return wrong
+            wrong.append("domainMetadata")
+        return {member: f"{member} differs from the log" for member in wrong}
 
 
 def find_disagreements(
     store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
-) -> list[str] | None:
+) -> dict[str, str] | None:
     """Return how the version's checksum file differs from the snapshot; ``None`` if none exists.
+
+    The texts are by member of the file, or by its name if the whole file is not valid.
 
     Raises:
         StorageError: the store failed; the file may be valid.
@@ -90,15 +92,16 @@ def find_disagreements(
     except ObjectNotFoundError:
         return None
     except (*MALFORMED, RecursionError) as error:
-        return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
+        return {name: f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]}
     wrong = found.compare_files(num_files, size_bytes)
-    wrong += found.compare_state(snapshot.protocol, snapshot.metadata, snapshot.domains)
+    wrong |= found.compare_state(snapshot.protocol, snapshot.metadata, snapshot.domains)
     # If transactions expire, the current time decides which of them are still valid.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
-        wrong.append("setTransactions differs from the log")
-    wrong += [] if sizes is None else [sizes]
-    return [f"{name}: {text}" for text in wrong]
+        wrong["setTransactions"] = "setTransactions differs from the log"
+    if sizes is not None:
+        wrong["histogram"] = sizes
+    return {member: f"{name}: {text}" for member, text in wrong.items()}
 
 
 def parse_checksum(node: Mapping[str, Any]) -> Checksum:

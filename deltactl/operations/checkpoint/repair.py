@@ -185,9 +185,9 @@ def judge_checksum(trusted: Trusted) -> tuple[str | None, str | None]:
     base = latest.segment.checkpoint
     proven = [v.checkpoint for v in trusted.verdicts if v.trust == "good"]
     if not found or base is None or base in proven:
-        return None if found is None else "; ".join(found), None
+        return None if found is None else "; ".join(found.values()), None
     # It may be the only file with the data that the checkpoint lacks.
-    return "; ".join(found), f"it is unknown whether this file or {base.names[0]} is wrong"
+    return "; ".join(found.values()), f"it is unknown whether this file or {base.names[0]} is wrong"
 
 
 def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:

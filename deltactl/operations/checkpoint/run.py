@@ -223,7 +223,7 @@ class _Job:
                 f"{self.snapshot.version}: {error.message}"
             )
             return None
-        for disagreement in found or ():
+        for disagreement in (found or {}).values():
             self._context.warn(disagreement)
         if found is not None or not self._log.listed.checksums:
             return None
