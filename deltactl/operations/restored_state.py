@@ -176,10 +176,9 @@ def read_past_marks(log: DeltaLog, current: Snapshot, target: Snapshot) -> PastM
     only there. Files of those versions can be restored later, with their values and row ids.
     """
     wanted, known = (_identity_names(it.metadata.schema_string) for it in (target, current))
-    marks = [read_high_water_mark(it.domains) for it in (current, target)]
-    is_untracked = ROW_TRACKING_DOMAIN not in current.domains or marks[0] < marks[1]
-    is_dropped = has_feature(target.protocol, ROW_TRACKING) and is_untracked
-    if wanted <= known and not is_dropped:
+    mark, wanted_mark = (read_high_water_mark(it.domains) for it in (current, target))
+    lacks_mark = has_feature(target.protocol, ROW_TRACKING) and mark < max(wanted_mark, 0)
+    if wanted <= known and not lacks_mark:
         return PastMarks()
     schemas, row_ids = [], []
     try:

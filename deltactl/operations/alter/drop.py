@@ -156,8 +156,10 @@ def plan_drop(
     ]
     lost = [f"engines without {it} can no longer write to the table" for it in protects - has]
     deleted = ["the versions that it protects can no longer be read"] if truncation else []
-    with ensure_valid_property("delta.logRetentionDuration", "the feature cannot be dropped"):
-        retention_ms = snapshot.properties.log_retention_ms if protects else 0
+    until_ms = None
+    if protects:
+        with ensure_valid_property("delta.logRetentionDuration", "the feature cannot be dropped"):
+            until_ms = history_end_ms(now_ms, snapshot.properties.log_retention_ms)
     return replace(
         plan,
         properties={
@@ -168,7 +170,7 @@ def plan_drop(
         dropped=(name,),
         steps=tuple(steps),
         risks=(*([_LOST[name]] if name in _LOST else []), *lost, *deleted),
-        protected_until_ms=history_end_ms(now_ms, retention_ms) if protects else None,
+        protected_until_ms=until_ms,
     )
 
 
