@@ -135,6 +135,7 @@ WRONG_VALUES = {
     "Budget(requests='9')": "requests must be int or None; got '9'",
     "Budget(requests=-1)": "requests must not be negative; got -1",
     "Budget(time=timedelta(-1))": "time must not be negative",
+    "table.vacuum(quarantine=True, quarantine_for=timedelta(-1))": "quarantine_for must not be neg",
     "table.blame(3)": "partition must be str; got 3",
     "table.check_erased(3)": "predicate must be str; got 3",
     "table.optimize(engine=LocalEngine)": "engine must be an engine; got <class",

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -117,16 +117,25 @@ def write_record(store: Store, record: RunRecord) -> None:
     store.put(f"{_RUNS}/{record.run_id}/run.json", text.encode())
 
 
-def read_record(store: Store, run_id: str) -> RunRecord:
-    """Return the state of a run.
+def read_run(store: Store, run_id: str) -> tuple[RunRecord | None, pa.Table]:
+    """Return the state and the files of a run.
+
+    If its journal is absent or damaged: no state, and the files in its quarantine.
 
     Raises:
-        DeltactlError: there is no such run, or its journal cannot be read.
+        DeltactlError: there is no such run, or its journal is damaged and nothing in quarantine.
+        StorageError: the journal cannot be read.
     """
     try:
-        return _parse_record(store, run_id)
-    except UsageError as error:
-        error.hint = _list_ids(store)
+        return read_record(store, run_id), read_files(store, run_id)
+    except StorageError:
+        raise
+    except DeltactlError as error:
+        names = list_quarantine(store, run_id) if _RUN_ID.fullmatch(run_id) else []
+        if names:
+            return None, pa.table({"path": pa.array(names, pa.string())})
+        if isinstance(error, UsageError):
+            error.hint = _list_ids(store)
         raise
 
 
@@ -144,16 +153,32 @@ def read_files(store: Store, run_id: str) -> pa.Table:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
 
 
-def _parse_record(store: Store, run_id: str) -> RunRecord:
+def read_record(store: Store, run_id: str) -> RunRecord:
+    """Return the state of a run.
+
+    Raises:
+        UsageError: there is no such run.
+        DeltactlError: its journal is damaged.
+        StorageError: its journal cannot be read.
+    """
     if not _RUN_ID.fullmatch(run_id):
         raise _no_run(store, run_id)
     try:
         node: Any = json.loads(store.read(f"{_RUNS}/{run_id}/run.json"))
-        return RunRecord(**node)
+        record = RunRecord(**node)
+        _ensure_types(record)
+        return record
     except ObjectNotFoundError as error:
         raise _no_run(store, run_id) from error
     except (ValueError, TypeError) as error:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
+
+
+def _ensure_types(record: RunRecord) -> None:
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if type(value).__name__.replace("NoneType", "None") not in str(field.type).split(" | "):
+            raise TypeError(f"{field.name!r} is {value!r}, not {field.type}")
 
 
 def _no_run(store: Store, run_id: str) -> UsageError:
@@ -178,7 +203,7 @@ def list_runs(store: Store) -> list[RunRecord]:
     records = []
     for name in names:
         try:
-            records.append(_parse_record(store, name.split("/")[-2]))
+            records.append(read_record(store, name.split("/")[-2]))
         except DeltactlError:
             continue
     return sorted(records, key=lambda record: (record.started_ms, record.run_id))
@@ -187,6 +212,11 @@ def list_runs(store: Store) -> list[RunRecord]:
 def quarantine_name(run_id: str, path: str) -> str:
     """Return the name of a file in the quarantine of a run."""
     return f"{QUARANTINE_DIR}/{run_id}/{path}"
+
+
+def list_quarantines(store: Store) -> list[str]:
+    """Return the ids of the runs that have a quarantine, oldest first."""
+    return sorted(it.rpartition("/")[2] for it in store.list_directories(QUARANTINE_DIR))
 
 
 def list_quarantine(store: Store, run_id: str) -> list[str]:
@@ -198,8 +228,7 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
 def find_quarantined(store: Store, paths: Sequence[str]) -> dict[str, str]:
     """Return the run in whose quarantine each file is, also if its journal cannot be read."""
     found: dict[str, str] = {}
-    for folder in store.list_directories(QUARANTINE_DIR):
-        run_id = folder.rpartition("/")[2]
+    for run_id in list_quarantines(store):
         infos = store.stat_many([quarantine_name(run_id, path) for path in paths])
         found |= {path: run_id for path, info in zip(paths, infos, strict=True) if info is not None}
     return found

@@ -104,6 +104,7 @@ class VacuumOptions:
     quarantine_for_ms: DurationMs = safety_option(
         7 * DAY_MS,
         "With --quarantine: keep the files in quarantine for at least this time",
+        least=0,
         is_settable=True,
     )
 

@@ -37,7 +37,7 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
             names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
             if not len(names):
                 continue
-            undo, _ = plan_undo(store, record, files)
+            undo, _ = plan_undo(store, record.run_id, files)
             restored = pa.array(undo.restored, pa.string())
             back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
             found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))

@@ -5,6 +5,7 @@ Another engine may have restored a version whose files are in quarantine.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import DeltactlError, StorageError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -24,8 +26,9 @@ from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
-    list_runs,
+    list_quarantines,
     quarantine_name,
+    read_record,
     remove_directories,
     write_record,
 )
@@ -146,11 +149,12 @@ def _find_due(
 ) -> tuple[list[tuple[RunRecord, list[str]]], list[tuple[str, int]]]:
     """Return the expired runs with their quarantined files, and the ids and ends of the others."""
     due, waiting = [], []
-    for record in list_runs(store):
-        until = record.quarantined_until_ms
-        names = list_quarantine(store, record.run_id) if until is not None else []
-        if until is None or not names:
+    for run_id in list_quarantines(store):
+        names = list_quarantine(store, run_id)
+        record = _read_record(store, run_id, context) if names else None
+        if record is None or record.quarantined_until_ms is None:
             continue
+        until = record.quarantined_until_ms
         if now_ms < until <= clock_ms:
             context.warn(
                 f"the files of run {record.run_id} are kept: only this machine's clock "
@@ -162,6 +166,20 @@ def _find_due(
         else:
             due.append((record, names))
     return due, waiting
+
+
+def _read_record(store: Store, run_id: str, context: RunContext) -> RunRecord | None:
+    """Return the state of a run; None, with a warning, if its journal is absent or damaged."""
+    try:
+        return read_record(store, run_id)
+    except StorageError:
+        raise
+    except DeltactlError as error:
+        context.warn(
+            f"the files in quarantine of run {run_id} are kept: {error.message}. To move them "
+            f"back, run `deltactl vacuum {shlex.quote(store.uri)} --undo {shlex.quote(run_id)}`"
+        )
+        return None
 
 
 class _Uses:

@@ -20,12 +20,11 @@ from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_la
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
-    RunRecord,
     list_quarantine,
+    list_quarantines,
     list_runs,
     quarantine_name,
-    read_files,
-    read_record,
+    read_run,
     remove_directories,
     write_files,
     write_record,
@@ -74,7 +73,8 @@ class UndoReport(ShortRepr):
 def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
     """Restore the files that a run removed; ``last`` is the newest run that removed any.
 
-    Files come from the quarantine, or from object versions kept by the store. An existing file is
+    Files come from the quarantine (also if the journal of the run is damaged), or from object
+    versions kept by the store. An existing file is
     never replaced. The log is not changed. Later vacuums keep the files for the retention again.
 
     Raises:
@@ -82,8 +82,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         StorageError: the store cannot be listed.
     """
     run_id = _find_last(store) if run_id == "last" else run_id
-    record, files = read_record(store, run_id), read_files(store, run_id)
-    plan, moved = plan_undo(store, record, files)
+    record, files = read_run(store, run_id)
+    plan, moved = plan_undo(store, run_id, files)
     names = plan.restored
     if dry_run:
         return plan
@@ -95,7 +95,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     kept = [name for name in names if name not in in_quarantine]
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     remove_directories(store, run_id, moved)
-    if names:
+    if names and record is not None:
         write_record(store, replace(record, status="undone"))
     return replace(
         plan,
@@ -105,28 +105,29 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     )
 
 
-def plan_undo(store: Store, record: RunRecord, files: pa.Table) -> tuple[UndoReport, list[str]]:
+def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, list[str]]:
     """Return the report of a dry run of an undo, and the names to move out of the quarantine."""
     planned = files["path"].to_pylist()
-    stored = set(list_quarantine(store, record.run_id))
+    stored = set(list_quarantine(store, run_id))
     there = {info.name for info in store.stat_many(planned) if info is not None}
     deleted = [name for name in planned if name not in stored | there]
     lost = _undelete(store, deleted, dry_run=True)
     impossible = {name: NAME_IN_USE for name in planned if name in stored & there}
-    impossible |= {name: _reason(record, error) for name, error in lost.items()}
+    impossible |= {name: _reason(error) for name, error in lost.items()}
     moved = [name for name in planned if name in stored and name not in there]
     names = (*moved, *(name for name in deleted if name not in lost))
-    return UndoReport(record.run_id, True, names, impossible, len(there - stored)), moved
+    return UndoReport(run_id, True, names, impossible, len(there - stored)), moved
 
 
 def _find_last(store: Store) -> str:
-    runs = [run for run in list_runs(store) if run.files_removed != 0]
+    runs = {run.run_id for run in list_runs(store) if run.files_removed != 0}
+    runs |= set(list_quarantines(store))  # also if its journal is damaged
     if not runs:
         raise DeltactlError(
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
             hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
         )
-    return runs[-1].run_id
+    return max(runs)
 
 
 def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:
@@ -151,12 +152,10 @@ def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> lis
     return found
 
 
-def _reason(record: RunRecord, error: StorageError) -> str:
+def _reason(error: StorageError) -> str:
     if not isinstance(error, ObjectNotFoundError):
         return error.message
-    if record.quarantined_until_ms is None:
-        return f"deleted, not quarantined, and {NO_VERSION}"
-    return f"not in the quarantine, and {NO_VERSION}"
+    return f"not in quarantine, and {NO_VERSION}"
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:

@@ -174,7 +174,7 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert set(undone.restored) == gone - {"p=a/orphan.parquet", lost}
     assert undone.impossible == {
         "p=a/orphan.parquet": "another file has its name now",
-        lost: f"not in the quarantine, and {NO_VERSION}",
+        lost: f"not in quarantine, and {NO_VERSION}",
     }
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
@@ -395,12 +395,60 @@ def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:
     assert list_runs(scene.store)[-1].quarantined_until_ms == until
 
 
-@pytest.mark.parametrize("keep", [0, 4, 60, -9])
-def test_a_truncated_journal_is_reported_and_restores_nothing(keep: int) -> None:
+def spoil_plan(scene: Scene, run_id: str) -> None:
+    plan = f"_deltactl/vacuum/{run_id}/plan.parquet"
+    scene.store.put(plan, scene.store.read(plan)[:-9])
+
+
+def spoil_state(scene: Scene, run_id: str) -> None:
+    scene.store.put(f"_deltactl/vacuum/{run_id}/run.json", b'{"run_id"')
+
+
+def set_text_as_end(scene: Scene, run_id: str) -> None:
+    name = f"_deltactl/vacuum/{run_id}/run.json"
+    state = json.loads(scene.store.read(name)) | {"quarantined_until_ms": "soon"}
+    scene.store.put(name, json.dumps(state).encode())
+
+
+def delete_journal(scene: Scene, run_id: str) -> None:
+    folder = f"_deltactl/vacuum/{run_id}"
+    scene.store.delete_many([f"{folder}/run.json", f"{folder}/plan.parquet"])
+
+
+@pytest.mark.parametrize("spoil", [spoil_plan, spoil_state, set_text_as_end])
+def test_a_damaged_journal_of_deleted_files_is_reported(
+    spoil: Callable[[Scene, str], None],
+) -> None:
     scene, gone = scene_with_work()
-    report = scene.vacuum(quarantine=True)
-    plan = f"_deltactl/vacuum/{report.run_id}/plan.parquet"
-    scene.store.put(plan, scene.store.read(plan)[:keep])
+    run_id = str(scene.vacuum().run_id)
+    spoil(scene, run_id)
     with pytest.raises(DeltactlError, match="journal of run .* cannot be read"):
-        undo_vacuum(scene.store, str(report.run_id))
+        undo_vacuum(scene.store, run_id)
     assert gone.isdisjoint(scene.names())
+
+
+@pytest.mark.parametrize("spoil", [spoil_plan, spoil_state, set_text_as_end, delete_journal])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_quarantined_files_come_back_without_a_journal(
+    spoil: Callable[[Scene, str], None], is_last: bool
+) -> None:
+    scene, gone = scene_with_work()
+    run_id = str(scene.vacuum(quarantine=True).run_id)
+    spoil(scene, run_id)
+    assert set(undo_vacuum(scene.store, "last" if is_last else run_id).restored) == gone
+    assert gone <= scene.names()
+    assert not any("quarantine" in name for name in own_files(scene))
+
+
+@pytest.mark.parametrize("spoil", [spoil_state, set_text_as_end, delete_journal])
+def test_a_purge_keeps_a_run_without_a_journal_and_says_so(
+    spoil: Callable[[Scene, str], None],
+) -> None:
+    scene, _, (first, second) = scene_with_two_quarantines()
+    spoil(scene, first)
+    told: list[str] = []
+    log = DeltaLog(scene.store, ignore_warning)
+    assert purge_quarantine(log, at(NOW + 20 * DAY, told)).runs == (second,)
+    (text,) = told
+    assert f"files in quarantine of run {first} are kept" in text
+    assert f"--undo {first}`" in text
