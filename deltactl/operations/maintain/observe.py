@@ -120,8 +120,10 @@ def _look(
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     if policy.retain is not None and "vacuum" in policy.actions:
+        options, properties = vacuum_options(policy), snapshot.properties
         with suppress(UsageError):  # the table property is invalid: a problem of the vacuum only
-            resolve_retention(snapshot.properties, vacuum_options(policy), now_ms)
+            if properties.deleted_file_retention_ms > (options.retain_ms or 0):
+                resolve_retention(properties, options, now_ms)
     expiry_ms = planning_now(log, snapshot, context, now_ms)
     subject = TableSubject(
         facts, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders

@@ -466,6 +466,23 @@ def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
     assert not (tmp_path / gone).exists()
 
 
+@pytest.mark.usefixtures("trusted_clock")
+@pytest.mark.parametrize("retain", [None, timedelta(days=20)])
+def test_an_invalid_retention_stops_the_vacuum_only(
+    tmp_path: Path, retain: timedelta | None
+) -> None:
+    properties = {"delta.deletedFileRetentionDuration": "interval 1 month"}
+    builder = build(tmp_path, properties=properties)
+    gone = next(iter(builder.state.files))[0]
+    builder.remove(gone)
+    builder.append(*([{"id": number, "part": "a"}] for number in range(9)))
+    age(tmp_path)
+    table = only(run(tmp_path, policy=replace(QUICK, retain=retain)))
+    assert "optimize" in {outcome.name for outcome in table.outcomes}
+    assert "is invalid" in table.facts.problems["vacuum"].message
+    assert (tmp_path / gone).exists()
+
+
 def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:
     statistics = json.dumps({"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}})
     builder = TableBuilder(tmp_path, COLUMNS[:1])
