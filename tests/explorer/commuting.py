@@ -90,7 +90,9 @@ class Meetings:
         """Whether the order of a call and of all that others do from here makes no difference."""
         if call.op in ("sync", "clock"):
             return True
-        call, exists = call._replace(data=-1), call.name in self._worlds.files(world)
+        if call.data != -1:
+            call = call._replace(data=-1)
+        exists = call.name in self._worlds.files(world)
         if any(self._meet(call, landing, exists) for landing in late):
             return False
         asked = list(others)

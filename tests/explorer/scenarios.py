@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
-
+from deltactl.log.checkpoint import read as checkpoint_read
 from deltactl.log.checkpoint import verify as checkpoint_verify
-from deltactl.log.commits import columns as commit_columns
-from deltactl.log.commits.columns import CommitLines
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.committers.catalog_managed import CatalogManaged
 from deltactl.log.committers.dynamodb import DynamoDb
 from deltactl.log.delta_log import DeltaLog
@@ -27,6 +25,7 @@ from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks
 from tests.explorer.machine import Machine, Setting
 from tests.explorer.programs import Program, run_program
+from tests.explorer.remembered import remember_chunks, remember_parquet
 from tests.explorer.scenes import (
     DAY,
     NOW,
@@ -59,7 +58,6 @@ SECTIONS: Sequence[tuple[object, str]] = (
     (transaction, "settle_commit"),
 )
 HOUR = 3_600_000
-_MOST_PARSED = 10_000
 RECOVERER = 90  # whose ids nobody at work has
 
 
@@ -168,7 +166,10 @@ def one_thread() -> Iterator[None]:
     with (
         explored_stores(),
         _sections(),
-        patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
+        patch.object(CommitParser, "_parse_chunk", remember_chunks(CommitParser._parse_chunk)),
+        patch.object(
+            checkpoint_read, "_open_parquet", remember_parquet(checkpoint_read._open_parquet)
+        ),
         # A file for each vector, which can be left behind.
         patch.object(concurrent_deletes, "_MOST_INLINE_BYTES", 0),
         patch.object(fixes_stats, "_FILES_A_COMMIT", 2),
@@ -180,31 +181,6 @@ def one_thread() -> Iterator[None]:
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):
         yield
-
-
-def _remembering(read: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    """Arrow's JSON reader took a third of all time, on the same few commits again and again."""
-    known: dict[tuple[bytes, pa.Schema, str], pa.Table] = {}
-
-    def remembered(
-        data: bytes,
-        lines: CommitLines,
-        num_rows: int,
-        schema: pa.Schema,
-        *,
-        unexpected: str = "ignore",
-        use_threads: bool,
-    ) -> pa.Table:
-        key = bytes(data), schema, unexpected
-        if (table := known.get(key)) is None:
-            if len(known) >= _MOST_PARSED:
-                known.clear()
-            table = known[key] = read(
-                data, lines, num_rows, schema, unexpected=unexpected, use_threads=use_threads
-            )
-        return table
-
-    return remembered
 
 
 def _fixed(make: Callable[[], Program]) -> Make:
