@@ -172,13 +172,16 @@ def restored_state(
 def read_past_marks(log: DeltaLog, current: Snapshot, target: Snapshot) -> PastMarks:
     """Read the commits between two versions if the current one lacks marks that the target has.
 
-    The last marks of an identity column or of row tracking, from before they were dropped, are then
-    only there. Files of those versions can be restored later, with their values and row ids.
+    The last marks of an identity column or of row tracking, from before they were dropped or the
+    table was replaced, are then only there. Files of those versions can be restored later, with
+    their values and row ids.
     """
     wanted, known = (_identity_names(it.metadata.schema_string) for it in (target, current))
     mark, wanted_mark = (read_high_water_mark(it.domains) for it in (current, target))
     lacks_mark = has_feature(target.protocol, ROW_TRACKING) and mark < max(wanted_mark, 0)
-    if wanted <= known and not lacks_mark:
+    is_replaced = bool(wanted) and current.metadata.id != target.metadata.id
+    is_behind = is_replaced or are_marks_behind(current.metadata, target.metadata)
+    if wanted <= known and not (is_behind or lacks_mark):
         return PastMarks()
     schemas, row_ids = [], []
     try:
@@ -196,6 +199,12 @@ def read_past_marks(log: DeltaLog, current: Snapshot, target: Snapshot) -> PastM
             f"values that later versions have: {error.message}"
         )
     return PastMarks(schemas, row_ids)
+
+
+def are_marks_behind(current: Metadata, earlier: Metadata) -> bool:
+    """Return whether an identity column generates values again that the earlier version has."""
+    schema = current.schema_string
+    return _keep_high_water_marks(schema, earlier.schema_string) != schema
 
 
 def is_same_state(state: RestoredState, current: Snapshot) -> bool:

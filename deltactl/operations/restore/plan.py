@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ from deltactl.operations.history.diff import VersionDiff, compare_snapshots, fil
 from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, needs_missing
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.restore.options import RestoreOptions
-from deltactl.operations.restored_state import RestoredState, is_same_state
+from deltactl.operations.restored_state import RestoredState, are_marks_behind, is_same_state
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
@@ -30,6 +32,8 @@ from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperti
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, is_void, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
+_CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_VARCHAR: Final = re.compile(r"varchar\((\d+)\)")
 _RULES: Final = ("delta.invariants", "delta.generationExpression")
 
 
@@ -265,7 +269,7 @@ def _ensure_fits(current: Snapshot, target: Snapshot) -> None:
     reason = (
         _find_misfit(current.metadata, target.metadata)
         or _find_lost_columns(current.metadata, target.metadata)
-        or _find_lost_feature(current, target)
+        or _find_lost_state(current, target)
     )
     if reason is not None:
         table = shlex.quote(current.store.uri)
@@ -296,13 +300,15 @@ def _find_lost_columns(current: Metadata, target: Metadata) -> str | None:
     return f"it no longer has the columns {', '.join(lost)}, whose values would be lost{add}"
 
 
-def _find_lost_feature(current: Snapshot, target: Snapshot) -> str | None:
+def _find_lost_state(current: Snapshot, target: Snapshot) -> str | None:
     lost = list_features(target.protocol) - list_features(current.protocol)
     if lost:
         return f"the table no longer has the features {', '.join(sorted(lost))}"
     now, then = current.metadata.configuration, target.metadata.configuration
     if any(key in then and then[key] != now.get(key) for key in ROW_TRACKING_COLUMN_KEYS):
         return "row tracking was dropped and enabled again, and their row ids are in use"
+    if are_marks_behind(current.metadata, target.metadata):
+        return "its identity columns generate values again that the old rows have"
     return None
 
 
@@ -341,6 +347,10 @@ def _find_lack(field: Field, is_id_of_another: bool) -> str | None:
 def _find_difference(before: Field, now: Field) -> str | None:
     if before.type != now.type and not _is_widened(before, now):
         return f"was {render_type(before.type)}, and is {render_type(now.type)}"
+    if _type_changes(before) - _type_changes(now):
+        return "no longer lists the earlier types that its files have (delta.typeChanges)"
+    if _is_narrowed(before, now):
+        return "has a shorter CHAR or VARCHAR type now"
     if before.field_id != now.field_id:
         return "has another column id"
     if before.nullable and not now.nullable:
@@ -349,6 +359,19 @@ def _find_difference(before: Field, now: Field) -> str | None:
         if key in now.metadata and now.metadata[key] != before.metadata.get(key):
             return f"has another {key}, which the old rows were not checked against"
     return None
+
+
+def _type_changes(field: Field) -> set[str]:
+    return {json.dumps(it, sort_keys=True) for it in field.metadata.get(TYPE_CHANGES_KEY) or ()}
+
+
+def _is_narrowed(before: Field, now: Field) -> bool:
+    """Return whether old values may be longer than the type allows that Spark declares now."""
+    old, new = (field.metadata.get(_CHAR_TYPE) for field in (before, now))
+    if new is None or new == old:
+        return False
+    length, limit = _VARCHAR.fullmatch(str(old)), _VARCHAR.fullmatch(str(new))
+    return length is None or limit is None or int(length[1]) > int(limit[1])
 
 
 def _is_widened(before: Field, now: Field) -> bool:

@@ -517,6 +517,62 @@ def test_files_that_do_not_fit_are_refused(change: str) -> None:
     assert latest(builder.store) == 4
 
 
+FACTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "identity": (
+        {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": 2},
+        {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": 1},
+        "generate values again",
+    ),
+    "identity without a mark": (
+        {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": 2},
+        {"delta.identity.start": 1, "delta.identity.step": 1},
+        "generate values again",
+    ),
+    "earlier types": (
+        {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]},
+        {},
+        "no longer lists the earlier types",
+    ),
+    "shorter varchar": (
+        {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"},
+        {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"},
+        "shorter CHAR or VARCHAR",
+    ),
+    "a varchar since then": ({}, {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}, "shorter CHAR"),
+}
+
+
+def swap_facts(builder: TableBuilder, before: dict[str, Any], now: dict[str, Any]) -> int:
+    """Write rows between two kinds of metadata of a column; return the version with both."""
+    p = Column("p", "string")
+    builder.change_metadata(columns=[p, Column("id", metadata=before)])
+    version = builder.version
+    builder.append([{"id": 9, "p": "a"}])
+    builder.change_metadata(columns=[p, Column("id", metadata=now)])
+    return version
+
+
+@pytest.mark.parametrize("change", FACTS)
+def test_files_that_a_column_was_changed_after_are_refused(change: str) -> None:
+    builder = partitioned()
+    before, now, text = FACTS[change]
+    version = swap_facts(builder, before, now)
+    with pytest.raises(SafetyError, match=text):
+        restore(builder.store, version, where="p = 'a'")
+    restore(builder.store, version)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(9, 10), (9, 9), (9, None)],
+)
+def test_files_of_a_shorter_varchar_fit(before: int, now: int | None) -> None:
+    builder = partitioned()
+    facts = [{"__CHAR_VARCHAR_TYPE_STRING": f"varchar({it})"} if it else {} for it in (before, now)]
+    version = swap_facts(builder, *facts)
+    assert restore(builder.store, version, where="p = 'a'").version_after is not None
+
+
 def test_files_with_row_ids_of_another_time_are_refused() -> None:
     """Row tracking was dropped and enabled again: the ids are in use."""
     builder = partitioned(features=["rowTracking"])

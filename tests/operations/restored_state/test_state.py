@@ -252,6 +252,20 @@ def test_the_last_mark_of_a_dropped_identity_column_comes_back(is_lost: bool) ->
     assert any("identity columns or row ids may get" in text for text in said) == is_lost
 
 
+@pytest.mark.parametrize("mark", [None, 2])
+def test_the_last_mark_from_before_a_table_was_replaced_comes_back(mark: int | None) -> None:
+    builder = memory_table(identity(2), Column("b"))
+    builder.append([{"id": 1}])
+    builder.change_metadata(columns=[identity(5), Column("b")])
+    builder.append([{"id": 5}])
+    replaced = memory_table(identity(mark), Column("b")).metadata_action(id="other")
+    builder.commit(replaced)
+    restore(builder.store, 1)
+    (metadata,) = bodies(builder.store, 5, "metaData")
+    field = json.loads(metadata["schemaString"])["fields"][0]
+    assert field["metadata"]["delta.identity.highWaterMark"] == 5
+
+
 @pytest.mark.parametrize("has_rows", [False, True])
 def test_the_last_row_id_from_before_row_tracking_was_dropped_is_not_assigned_again(
     has_rows: bool,
