@@ -100,6 +100,7 @@ class DeltaLog:
         self.managed = managed
         self._is_read_only, self.published_only = read_only, published_only
         self.is_published_only = False  # whether newer commits may exist; known after a read
+        self.refusal: SafetyError | None = None  # of what a dry run shows; known after a listing
         self.storage_options: Mapping[str, str] = {}
         self.commit_options = CommitOptions()  # what a user adds to each commit
         self.entry: TableAddress | None = None  # what a catalog says of the table
@@ -231,11 +232,16 @@ class DeltaLog:
 
         if self._listing is None or self._listing.start_version:
             self._listing, lost = list_whole(self.list_from, self.store, self.warn)
-            if lost is not None and not or_warn:
-                raise lost
-            if lost is not None:
-                self.warn(f"{lost.message}. {lost.hint}")
+            self._note_lost(lost, or_warn=or_warn)
         self.ensure_exists()
+
+    def _note_lost(self, lost: LogGapError | None, *, or_warn: bool) -> None:
+        """Refuse, or warn, if the newest commits were lost; those not ratified were not."""
+        if lost is None or self.refusal is not None:
+            return
+        if not or_warn:
+            raise lost
+        self.warn(f"{lost.message}. {lost.hint}")
 
     @property
     def commit_files(self) -> Mapping[int, FileInfo]:
@@ -337,10 +343,7 @@ class DeltaLog:
             listing, tail = self._list_once(version)
             latest = tail.latest_version
             if latest is not None and newest > latest:
-                self.warn(
-                    f"the log of {self.uri} has version {newest}, which the catalog did not "
-                    f"ratify: versions after {latest} are ignored"
-                )
+                self._note_unratified(latest, newest)
         listing.add_tail(tail)
         # A listing that begins after the latest version rightly has no commits.
         if latest is not None and listing.latest_version != latest and version <= latest:
@@ -350,6 +353,18 @@ class DeltaLog:
                 hint="Restore the file from a backup.",
             )
         return listing
+
+    def _note_unratified(self, latest: int, newest: int) -> None:
+        """Refuse to write if the log has versions that the catalog does not know; or warn."""
+        assert self.managed is not None
+        refusal = self.managed.unratified_error(latest, newest)
+        if not self._is_read_only:
+            raise refusal
+        self.refusal = refusal
+        self.warn(
+            f"the log of {self.uri} has version {newest}, which the catalog did not "
+            f"ratify: versions after {latest} are ignored"
+        )
 
     def _list_once(self, version: int) -> tuple[LogListing, CommitTail]:
         """Return the files of a version and of later ones, and the commits to add to them."""
@@ -518,6 +533,7 @@ class DeltaLog:
 
         Raises:
             NotATableError: there is no log.
+            SafetyError: a run that writes, and the log has versions that the catalog does not know.
             VersionNotFoundError: the version is not in the log.
             LogGapError, CorruptLogError, MissingActionError: the log is damaged.
         """
@@ -527,10 +543,7 @@ class DeltaLog:
         def load() -> Snapshot:
             if self._listing is None:
                 listing, lost = list_from_hint(self.list_from, self.store, self.warn, version)
-                if lost is not None and not self._is_read_only:
-                    raise lost
-                if lost is not None:
-                    self.warn(f"{lost.message}. {lost.hint}")
+                self._note_lost(lost, or_warn=self._is_read_only)
                 self._listing = listing
             return load_snapshot(
                 self.reader,

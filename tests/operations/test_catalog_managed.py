@@ -1,8 +1,11 @@
 """Commands on tables whose commits a catalog decides."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
-from deltactl import UnsupportedFeatureError
+from deltactl import SafetyError, UnsupportedFeatureError
 from deltactl.engine.local import LocalEngine
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.cleanup import plan_cleanup
@@ -11,11 +14,13 @@ from deltactl.operations.alter.run import alter_table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.run import MaintainOptions, Maintenance
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -25,6 +30,7 @@ from deltactl.operations.restore.run import restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.purge import purge_quarantine
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.protocol.features import CATALOG_MANAGED, has_feature
 from deltactl.units import DAY_MS
@@ -144,6 +150,70 @@ def test_maintain_plans_what_is_allowed() -> None:
     assert {action.name for action in seen.actions} <= {"checkpoint", "vacuum"}
     assert "checkpoint" in {action.name for action in seen.actions}
     assert "log-cleanup, manifest, optimize" in warnings[0] and len(warnings) == 1
+
+
+RUNS: dict[str, Callable[[DeltaLog, RunContext, bool], object]] = {
+    "optimize": lambda log, context, dry: optimize_table(
+        log, OptimizeOptions(), context, dry_run=dry
+    ),
+    "vacuum": lambda log, context, dry: vacuum_table(
+        log, full_vacuum(), context, orphans="all", dry_run=dry
+    ),
+    "purge": lambda log, context, dry: purge_quarantine(log, context, dry_run=dry),
+    "checkpoint": lambda log, context, dry: checkpoint_table(
+        log, CheckpointOptions(), context, dry_run=dry
+    ),
+    "cleanup": lambda log, context, dry: checkpoint_table(
+        log, CheckpointOptions(cleanup=True), context, dry_run=dry
+    ),
+    "repair": lambda log, context, dry: repair_checkpoints(log, context, dry_run=dry),
+}
+
+
+def restored_scene() -> Scene:
+    """The catalog is of an earlier time than the log, which has two more versions."""
+    scene = Scene()
+    for _ in range(2):
+        scene.append(publishes=True)
+    scene.builder.checkpoint()
+    scene.builder.hint(scene.builder.version)
+    scene.catalog.ratified.clear()
+    scene.catalog.latest = scene.catalog.reported = scene.first - 1
+    return scene
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_no_run_changes_a_table_of_which_the_log_has_more_than_the_catalog(run: str) -> None:
+    scene, warnings = restored_scene(), list[str]()
+    before = scene.store.contents()  # type: ignore[attr-defined]
+    with pytest.raises(SafetyError, match="has versions 2 to 3, but the latest .* is 1") as refused:
+        RUNS[run](scene.log(), CONTEXT, False)
+    context = replace(CONTEXT, warn=warnings.append)
+    RUNS[run](scene.log(warnings.append, read_only=True), context, True)
+    assert f"a real run would be refused: {refused.value.message}" in warnings[-1]
+    assert all("ratif" in text or "real run" in text for text in warnings), "no lost commits"
+    assert scene.store.contents() == before  # type: ignore[attr-defined]
+
+
+def test_maintain_refuses_a_table_of_which_the_log_has_more_than_the_catalog() -> None:
+    scene = restored_scene()
+    policy = MaintainPolicy(actions=["checkpoint"])
+    with pytest.raises(SafetyError, match="versions 2 to 3"):
+        observe_table("t", scene.log(lambda _: None, read_only=True), policy, CONTEXT)
+
+
+def test_maintain_fails_if_the_commits_that_a_checkpoint_needs_cannot_be_published() -> None:
+    scene, context = Scene(most=12), replace(CONTEXT, warn=lambda _: None)
+    for _ in range(12):
+        scene.append()
+    scene.store.put(commit_path(scene.first), b"{}")
+    name, options = "memory", MaintainOptions(only=frozenset({"checkpoint"}))
+    for _ in range(2):
+        run = Maintenance(options, context.clock)
+        run.observe(name, scene.log(context.warn, read_only=True), MaintainPolicy(), context)
+        run.decide([name])
+        report = run.act(name, scene.log(context.warn), context)
+    assert [type(error) for error in report.errors] == [SafetyError]
 
 
 def check_codes(scene: Scene) -> list[tuple[str, int]]:

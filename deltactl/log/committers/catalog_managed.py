@@ -124,6 +124,18 @@ class CatalogManaged:
             hint="Use an engine that converts, or unset the property. Nothing was committed.",
         )
 
+    def unratified_error(self, latest: int, newest: int) -> SafetyError:
+        """Return the error for a log with versions after the latest one of the catalog."""
+        first = latest + 1
+        versions = f"version {newest}" if newest == first else f"versions {first} to {newest}"
+        return SafetyError(
+            f"the log of {self._store.uri} has {versions}, but the latest version that "
+            f"{self._table.catalog} knows is {latest}: it was probably restored from an older "
+            "state, or another catalog owns the table",
+            hint="Restore a newer state of the catalog, or use the catalog that owns the table. To "
+            f"give {versions} up instead, move their files and _last_checkpoint out of {LOG_DIR}.",
+        )
+
     def ensure_allowed(self, permission: Permission | None) -> None:
         """Raise an error if the catalog does not allow a kind of maintenance.
 
@@ -159,9 +171,11 @@ class CatalogManaged:
         # Not put-if-absent: the name has the id of this attempt, so nobody else writes the file,
         # and to put it again changes nothing (ADR 31).
         self._store.put(name, content)
-        [info] = self._store.stat_many([name])
+        [info, published] = self._store.stat_many([name, f"{LOG_DIR}/{commit_name(version)}"])
         if info is None:
             raise ObjectNotFoundError(f"{name} was deleted right after it was written")
+        if published is not None and (latest := self.load().latest_version) < version:
+            raise self.unratified_error(latest, version)
         wanted = RatifiedCommit(
             version,
             name.rpartition("/")[2],

@@ -142,6 +142,7 @@ def repair_checkpoints(
             findings.append(finding)
     findings += _check_checksum(trusted, dry_run)
     findings += repair_hint(log, hint, dry_run)
+    context.warn_of_refusal(log.refusal)
     return RepairReport(
         version=latest.version,
         engine=context.engine.name,

@@ -96,6 +96,7 @@ def checkpoint_table(
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
     job, report = log.retry_after_cleanup(lambda: _begin(log, options, context, confirm, dry_run))
     if dry_run or report.skipped is not None:
+        context.warn_of_refusal(log.refusal)
         return report
     if report.written is not None:
         report = job.announce(report, report.written)

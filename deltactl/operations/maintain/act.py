@@ -13,6 +13,7 @@ from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
     PartialSuccessError,
+    SafetyError,
     StorageError,
     explain_foreign,
     explain_rest,
@@ -233,6 +234,12 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
 
 def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
     report = checkpoint_table(work.log, CheckpointOptions(), work.context)
+    if report.written is None and report.plan.version < work.facts.version:
+        raise SafetyError(
+            f"version {work.facts.version} of {work.log.uri} cannot have a checkpoint: its commit "
+            f"is not published. Commits are published up to version {report.plan.version}",
+            hint="Run `deltactl check TABLE`.",
+        )
     if report.written is None:
         return _was_done(base, report.plan.reason)
     effect = Effect(

@@ -85,7 +85,8 @@ def observe_table(
     ``sums_tombstones``: also read the tombstones of the checkpoint, for the metrics.
 
     Raises:
-        SafetyError: the policy's retention is less than the table's.
+        SafetyError: the policy's retention is less than the table's; or the log has versions that
+            its catalog does not know.
         DeltactlError: there is no table, its log is damaged, or the store failed.
     """
     policy = _allowed_policy(log, policy, context)
@@ -115,6 +116,8 @@ def _look(
     table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext, sums_tombstones: bool
 ) -> Observation:
     log.ensure_newest()
+    if log.refusal is not None:
+        raise log.refusal
     events, z_orders = EventCollector(), ZOrderCommits()
     snapshot = load_audited(log, visitors=[events, z_orders])
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)

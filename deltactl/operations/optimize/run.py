@@ -121,6 +121,7 @@ def try_optimize(
     if dry_run or plan.is_empty or skipped is not None:
         if not dry_run:
             abort_uploads()
+        context.warn_of_refusal(log.refusal)
         return _report_plan(snapshot, plan, options, context, skipped=skipped, dry_run=dry_run)
     ensure_can_commit: Callable[[], None] = partial(
         log.ensure_can_commit, Permission.REORGANIZE_DATA

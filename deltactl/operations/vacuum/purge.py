@@ -140,6 +140,7 @@ def purge_quarantine(
     if deleted and not dry_run:
         uses.read_new_commits()
         lost = uses.find_lost(deleted)
+    context.warn_of_refusal(log.refusal)
     kept = tuple(waiting), tuple(needed)
     return PurgeReport(dry_run, tuple(runs), len(deleted), num_bytes, *kept, lost, failures)
 

@@ -73,7 +73,7 @@ def vacuum_table(
         plan.mode,
     )  # fmt: skip
     warn_of_missing(plan, context.warn)
-    refusal = find_refusal(plan) or _find_other_file_system(store, plan, options)
+    refusal = log.refusal or find_refusal(plan) or _find_other_file_system(store, plan, options)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)

@@ -159,11 +159,30 @@ def test_a_reader_publishes_nothing() -> None:
 def test_versions_that_nobody_ratified_are_ignored() -> None:
     scene, warnings = Scene(), list[str]()
     scene.store.put(commit_path(scene.first), content("rogue"))
-    assert scene.log(warnings.append).snapshot().version == scene.first - 1
+    log = scene.log(warnings.append, read_only=True)
+    assert log.snapshot().version == scene.first - 1
     assert len(warnings) == 1 and "did not ratify" in warnings[0]
+    with pytest.raises(SafetyError, match="has version 2, but the latest .* knows is 1"):
+        scene.log().snapshot()
 
 
-def test_a_commit_between_the_catalog_and_the_listing_is_no_warning() -> None:
+def test_a_version_that_nobody_ratified_is_not_committed_again() -> None:
+    """It was published after the listing of the run."""
+    scene = Scene()
+    committer = scene.committer()
+    committer.load()
+    scene.store.put(commit_path(scene.first), content("rogue"))
+    with pytest.raises(SafetyError, match="another catalog owns the table"):
+        scene.commit("a", committer=committer)
+    assert scene.catalog.latest == scene.first - 1
+    scene.store.delete_many([commit_path(scene.first)])
+    scene.commit("b")
+    scene.catalog.reported = scene.first
+    assert scene.commit("c", scene.first, committer) is None, "the catalog knows the published one"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_commit_between_the_catalog_and_the_listing_is_no_warning(read_only: bool) -> None:
     scene, calls = Scene(), list[str]()
 
     def answer(now: str, request: str) -> None:
@@ -173,7 +192,7 @@ def test_a_commit_between_the_catalog_and_the_listing_is_no_warning() -> None:
                 scene.commit("late")
 
     scene.catalog.answer = answer
-    assert scene.log(read_only=True).snapshot().version == scene.first
+    assert scene.log(read_only=read_only).snapshot().version == scene.first
 
 
 def test_a_version_that_the_catalog_has_and_the_log_lacks_is_an_error() -> None:
