@@ -184,7 +184,9 @@ class _Job:
 
     def plan(self) -> CheckpointPlan:
         """Return the plan of the checkpoint."""
-        snapshot = self.snapshot
+        snapshot, latest = self.snapshot, self._latest
+        # With --version: the protocol of today says who may write to the table.
+        ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
         if self._options.cleanup_only:
             ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
             return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")

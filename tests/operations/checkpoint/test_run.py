@@ -620,3 +620,13 @@ def test_nothing_is_compacted_twice() -> None:
     again = checkpoint(builder.store, compact_log=True)
     assert again.is_empty
     assert log_names(builder.store) == names
+
+
+@pytest.mark.parametrize("options", [{}, {"cleanup_only": True}])
+def test_the_protocol_of_today_decides_about_an_old_version(options: dict[str, Any]) -> None:
+    builder = table()
+    builder.commit(builder.protocol_action(["catalogManaged", "inCommitTimestamp"]))
+    before = log_names(builder.store)
+    with pytest.raises(UnsupportedFeatureError, match="without its catalog"):
+        checkpoint(builder.store, version=1, **options)
+    assert log_names(builder.store) == before
