@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from deltactl.errors import UsageError, Warn
-from deltactl.suggest import find_nearest
+from deltactl.suggest import find_nearest, without_risky
 
 _PREFIX: Final = "DELTACTL_"
 _PREFIX_OF_ACTION: Final = "DELTACTL_ACTION_"  # inputs of the GitHub action
@@ -90,10 +90,16 @@ def check_variables(
             )
     known = known.union(map(variable_name, every())) if unknown else known
     for name in unknown:
-        word = name.removeprefix(_PREFIX)
-        near = find_nearest(word, (it.removeprefix(_PREFIX) for it in (*known, *by_variable)))
-        if near is not None and name not in known:
-            warn(f"no setting has the variable {name}. Did you mean {_PREFIX}{near}?")
+        word = name.removeprefix(_PREFIX).lower()
+        safe = without_risky(word, (it.removeprefix(_PREFIX).lower() for it in by_variable))
+        near = find_nearest(word, (*(it.removeprefix(_PREFIX) for it in known), *safe))
+        if near is None or name in known:
+            continue
+        option = by_variable.get(_PREFIX + near.upper())
+        guess = f"Did you mean {_PREFIX}{near}?"
+        if option is not None:
+            guess = f"If you mean --{option}, give it on the command line"
+        warn(f"no setting has the variable {name}. {guess}")
 
 
 def find_setting(sources: Sequence[Source], key: str) -> Setting | None:

@@ -309,6 +309,22 @@ def test_a_misspelled_variable_is_a_warning(
 
 
 @pytest.mark.parametrize(
+    ("variable", "guess"),
+    [
+        ("DELTACTL_RETENTION", "Did you mean DELTACTL_RETAIN?"),
+        ("DELTACTL_FORCE_RETENTON", "If you mean --force-retention, give it on the command line"),
+        ("DELTACTL_DRYRUN", "If you mean --dry-run, give it on the command line"),
+    ],
+)
+def test_no_variable_is_suggested_that_cannot_be_set(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, guess: str
+) -> None:
+    monkeypatch.setenv(variable, "1d")
+    err = cli("vacuum", str(tmp_path)).err
+    assert f"warning: no setting has the variable {variable}. {guess}\n" in err
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
         ("DELTACTL_JOBS", "many", "DELTACTL_JOBS: "),
