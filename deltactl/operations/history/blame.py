@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, UsageError
+from deltactl.errors import CorruptLogError, PredicateError, UsageError
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
@@ -22,7 +22,7 @@ from deltactl.log.history.read import History, Selection
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.paths import hive_unescape, hive_value
+from deltactl.protocol.paths import hive_unescape, hive_value, partition_directory
 from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
@@ -212,8 +212,22 @@ def _parse_blame(
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
         from deltactl.operations.predicate.parse import parse_predicate
 
-        return _filter_by(parse_predicate(text, partition_fields, now_ms), partition_fields)
+        try:
+            return _filter_by(parse_predicate(text, partition_fields, now_ms), partition_fields)
+        except PredicateError:
+            if not _is_printed(text, partition_fields):
+                raise
     return _by_partition(parse_partition(text), partition_fields, where)
+
+
+def _is_printed(text: str, partition_fields: tuple[Field, ...]) -> bool:
+    """Return whether a text is the directory of a partition as deltactl prints it."""
+    try:
+        values = parse_partition(text)
+    except UsageError:
+        return False
+    is_whole = list(values) == [column.name for column in partition_fields]
+    return is_whole and partition_directory(list(values.items())) == text
 
 
 def _filter_by(predicate: PartitionPredicate, partition_fields: tuple[Field, ...]) -> BlameFilter:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.cli.pages.history import format_partition
 from deltactl.errors import UsageError, VersionNotFoundError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.blame import parse_partition
@@ -147,6 +148,22 @@ def test_blame_finds_values_however_they_are_spelt(
     ):
         ran = cli("describe-history", str(tmp_path), "--blame", partition, "-o", "ndjson")
         assert [json.loads(line)["version"] for line in ran.out.splitlines()] == versions
+
+
+@pytest.mark.parametrize("value", ["x AND y", "Eu (west)", " east", "a<b", "50% or more", "is é"])
+def test_blame_takes_each_partition_as_it_is_printed(
+    cli: RunCli, tmp_path: Path, value: str
+) -> None:
+    columns = [Column("id"), Column("p", "string"), Column("day", "date")]
+    table = TableBuilder(tmp_path, columns, partition_by=("p", "day"))
+    table.append([{"id": 1, "p": value, "day": DAYS[0]}])
+    table.append([{"id": 1, "p": "other", "day": DAYS[0]}])
+    printed = format_partition({"p": value, "day": DAYS[0]})
+    assert printed in cli("describe-history", str(tmp_path), "--diff", "0..1").out
+    ran = cli("describe-history", str(tmp_path), "--blame", printed, "-o", "ndjson")
+    assert [json.loads(line)["version"] for line in ran.out.splitlines()] == [1]
+    ran = cli("describe-history", str(tmp_path), "--blame", "p=x AND y")
+    assert (ran.code, "'x' is not a partition column" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(
