@@ -147,7 +147,7 @@ def plan_manifests(
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
     named = {*folders, *map(_folder_of, there)}
-    chosen = _choose_directories(log, snapshot, named, options, context.clock.now_ms())
+    chosen = _choose_directories(log, snapshot, named, options, context)
     wanted = [index for index, folder in enumerate(folders) if folder in chosen]
     wanted.sort(key=folders.__getitem__)
     kept = [index for index in wanted if _manifest_name(folders[index]) in there]
@@ -210,15 +210,22 @@ def _folder_of(name: str) -> str:
 
 
 def _choose_directories(
-    log: DeltaLog, snapshot: Snapshot, folders: Set[str], options: ManifestOptions, now_ms: int
+    log: DeltaLog,
+    snapshot: Snapshot,
+    folders: Set[str],
+    options: ManifestOptions,
+    context: RunContext,
 ) -> Set[str]:
-    """Return the directories in ``folders`` that were requested."""
+    """Return the directories in ``folders`` that were requested; warn if ``where`` matches none."""
     chosen = folders
     if options.where is not None:
         from deltactl.operations.predicate.parse import parse_predicate
 
-        predicate = parse_predicate(options.where, snapshot.metadata.partition_fields, now_ms)
-        chosen = _matching(predicate, sorted(chosen), snapshot.metadata.partition_fields)
+        fields = snapshot.metadata.partition_fields
+        predicate = parse_predicate(options.where, fields, context.clock.now_ms())
+        chosen = _matching(predicate, sorted(chosen), fields)
+        if not chosen:
+            context.warn(predicate.no_match(snapshot.store.uri, snapshot.version))
     if options.since is not None:
         touched = find_touched(log, snapshot, options.since)
         chosen = chosen if touched is None else chosen & touched

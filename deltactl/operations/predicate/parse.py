@@ -6,6 +6,7 @@ Timestamps without a zone, and the current date, are in UTC; rows for which the 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import PredicateError
+from deltactl.errors import PredicateError, quote_word
 from deltactl.operations.predicate.terms import Column, PartitionRows, Term, sought_constants
 from deltactl.protocol.schema import Field, StructType
 
@@ -53,6 +54,15 @@ class PartitionPredicate:
             texts = [c.text for c in constants if c.text is not None]
             found.setdefault(column.name, []).extend(texts)
         return found
+
+    def no_match(self, uri: str, *versions: int) -> str:
+        """Return the warning that no file of these versions of a table matches: perhaps a typo."""
+        names = " or ".join(dict.fromkeys(map(str, versions)))
+        blame = f"describe-history {shlex.quote(uri)} --blame {quote_word(self.sql)}"
+        return (
+            f"no file of version {names} is in a partition with {self.sql}; `deltactl {blame}` "
+            "shows the nearest values"
+        )
 
 
 def parse_predicate(

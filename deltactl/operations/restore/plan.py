@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, quote_word
+from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -255,13 +255,7 @@ def _warn_of_no_match(
     """Warn of a predicate that matches no file of the latest version either: perhaps a typo."""
     values = current.file_batches(["partition_values"])
     if not any(_select(batch, predicate).num_rows for batch in values):
-        command = f"describe-history {shlex.quote(current.store.uri)} --blame"
-        versions = " or ".join(dict.fromkeys([str(current.version), str(target.version)]))
-        context.warn(
-            f"no file of version {versions} is in a partition with "
-            f"{predicate.sql}; `deltactl {command} {quote_word(predicate.sql)}` shows the nearest "
-            "values"
-        )
+        context.warn(predicate.no_match(current.store.uri, current.version, target.version))
 
 
 def _ensure_fits(current: Snapshot, target: Snapshot) -> None:

@@ -29,7 +29,7 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.manifest import run as manifest_run
-from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
+from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
 from deltactl.operations.restore.run import RestoreOptions, restore_table
@@ -367,6 +367,23 @@ def test_where_touches_matching_partitions_alone() -> None:
     assert states(generate(builder.store)) == {"p=c": "unchanged", "p=d": "new", "p=b": "stale"}
     with pytest.raises(PredicateError):
         generate(builder.store, ManifestOptions(where="id = 1"))
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_condition_that_matches_no_partition_is_a_warning(check: bool) -> None:
+    builder = memory("a", "b")
+    generate(builder.store)
+    warnings: list[str] = []
+    options = ManifestOptions(where="p = 'c'", check=check)
+    report = run_on(builder.store, generate_manifests, options, warn=warnings.append)
+    assert report.is_up_to_date
+    assert [text.partition(";")[0] for text in warnings] == [
+        "no file of version 1 is in a partition with p = 'c'"
+    ]
+    builder.remove(next(path for path, _ in builder.state.files))  # its manifest is left
+    options = ManifestOptions(where="p = 'a'", check=check)
+    report = run_on(builder.store, generate_manifests, options, warn=pytest.fail)
+    assert states(report) == {"p=a": "stale"}
 
 
 def test_where_on_numbers_is_not_stopped_by_foreign_folders() -> None:
