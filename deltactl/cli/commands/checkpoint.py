@@ -88,12 +88,15 @@ def _checkpoint(
     log = session.open_table(table, read_only=dry_run)
     may_ask = yes or can_ask(session)
     with session.run_context("checkpoint") as context:
+
+        def confirm(question: str) -> bool:
+            if dry_run:
+                asks = "with --yes, a real run does not ask" if yes else "a real run asks"
+                context.warn(f"{asks} this question: {question}")
+            return yes or dry_run or ask(session, question)
+
         report = checkpoint_table(
-            log,
-            options,
-            context,
-            confirm=(lambda question: yes or ask(session, question)) if may_ask else None,
-            dry_run=dry_run,
+            log, options, context, confirm=confirm if may_ask else None, dry_run=dry_run
         )
         if report.interrupted:
             stopped = session.find_interruption(

@@ -125,7 +125,7 @@ def _begin(
             idle, context.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
         )
     plan = job.plan()
-    cleanup = job.plan_cleanup(plan, confirm, dry_run=dry_run) if job.cleans else None
+    cleanup = job.plan_cleanup(plan, confirm) if job.cleans else None
     report = CheckpointReport(
         plan,
         context.engine.name,
@@ -239,9 +239,7 @@ class _Job:
             )
             return None
 
-    def plan_cleanup(
-        self, plan: CheckpointPlan, confirm: Confirm | None, *, dry_run: bool
-    ) -> CleanupPlan:
+    def plan_cleanup(self, plan: CheckpointPlan, confirm: Confirm | None) -> CleanupPlan:
         """Return the log files that can be deleted after the checkpoint.
 
         With ``confirm``, these are the files that have expired by this machine's clock.
@@ -269,9 +267,7 @@ class _Job:
                 f"commit of the table is of {newest}. If the clock is wrong, the cleanup deletes "
                 f"versions inside the retention. Delete {files}?"
             )
-            if dry_run:
-                self._context.warn(f"a real run asks this question: {text}")
-            elif not confirm(text):
+            if not confirm(text):
                 raise SafetyError("not confirmed: nothing was written or deleted")
             self._is_confirmed = True
         return cleanup

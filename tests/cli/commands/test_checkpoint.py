@@ -136,6 +136,9 @@ def test_a_cleanup_asks_if_only_the_clock_of_this_machine_shows_the_time(
     assert shown.code == 0
     assert "a real run asks this question: This machine's clock says " in shown.err
     assert "Delete 2 log files?" in shown.err
+    shown = cli("checkpoint", "events", "--cleanup", "--dry-run", "--yes")
+    assert "with --yes, a real run does not ask this question: This machine's" in shown.err
+    assert names(table) == before
     refused = cli("checkpoint", "events", "--cleanup")
     assert refused.code == 6
     assert names(table) == before
