@@ -158,7 +158,7 @@ def load_snapshot(
             # Apart from the commits: only after an error of the checkpoint, an older one can help.
             head = None if segment.checkpoint is None else read_head(store, segment.checkpoint)
         except CorruptLogError as error:
-            warn(f"{error.message}; rebuilding from older files")
+            warn(f"{error.message}; trying older files")
             assert segment.checkpoint is not None
             # If no other file can rebuild the version, the first error is the one to report.
             broken, skipped = broken or error, skipped | {segment.checkpoint}

@@ -67,8 +67,8 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
             _add_gap(code, before + 1, after - 1, where, findings)
     if not log.commit_files:
         findings.note(
-            f"no commit is left, only checkpoints up to version {newest}: readers work, but the "
-            "history of the table and the time of this version are lost"
+            f"no commit is left, only checkpoints up to version {newest}: the history of the table "
+            "and the time of this version are lost"
         )
     last = max(log.commit_files, default=newest)
     if last < newest:

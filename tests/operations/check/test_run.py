@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.codes import load_findings
+from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
@@ -322,6 +323,23 @@ def test_a_checkpoint_without_any_commit_is_a_note() -> None:
     assert codes(report) == []
     (note,) = (note for note in report.notes if "_last_checkpoint" not in note)
     assert note.startswith("no commit is left, only checkpoints up to version 4")
+
+
+def test_an_unreadable_checkpoint_without_any_commit_stops_readers() -> None:
+    builder = table()
+    builder.checkpoint()
+    builder.forget_commits(5)
+    (name,) = (it for it in builder.store.list_from(LOG) if ".checkpoint." in it.name)
+    builder.store.put(name.name, b"no checkpoint")
+    report = check(builder.store)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
+    assert not any("readers work" in note for note in report.notes)
+    repair = report.findings["repair"][1].as_py()
+    assert "how to copy an earlier version, if the log can rebuild one" in repair
+    warnings: list[str] = []
+    with pytest.raises(CorruptLogError):
+        DeltaLog(builder.store, warnings.append).snapshot()
+    assert not any("rebuilding" in text for text in warnings)
 
 
 @pytest.mark.parametrize("code", ["FILE_SIZE", "FILE_UNREADABLE"])
