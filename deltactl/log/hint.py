@@ -46,15 +46,21 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
     """Return the version in the content of ``_last_checkpoint``. If it is not valid, warn."""
     try:
         node = _load_verbatim(data)
-        version = int(node["version"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         warn(f"{HINT_NAME} is not valid JSON, so the whole log is listed")
+        return None
+    try:
+        version = int(node["version"])
+    except (ValueError, KeyError, TypeError):
+        version = -1
+    if version < 0:
+        warn(f"{HINT_NAME} names no version, so the whole log is listed")
         return None
     stored = node.get("checksum")
     if stored is not None and stored not in json_checksums(node):
         warn(f"{HINT_NAME} does not match its own checksum; listing the whole log")
         return None
-    return version if version >= 0 else None
+    return version
 
 
 def count_parts(data: bytes) -> int | None:
@@ -95,6 +101,7 @@ def _md5(parts: list[str]) -> str:
 
 
 def _load_verbatim(data: bytes) -> dict[str, Any]:
+    """Return an object; other JSON is an object without members."""
     node = json.loads(
         data,
         parse_int=_Literal,
@@ -102,9 +109,7 @@ def _load_verbatim(data: bytes) -> dict[str, Any]:
         parse_constant=_Literal,
         object_pairs_hook=_unique_keys,
     )
-    if not isinstance(node, dict):
-        raise TypeError("not an object")
-    return node
+    return node if isinstance(node, dict) else {}
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -27,8 +27,11 @@ def empty_newest(path: Path) -> None:
     sorted((path / "_delta_log").glob("*.checkpoint*"))[-1].write_bytes(b"")
 
 
-def write_no_json(path: Path) -> None:
-    (path / HINT_NAME).write_text("{")
+def writing(text: str) -> Damage:
+    def damage(path: Path) -> None:
+        (path / HINT_NAME).write_text(text)
+
+    return damage
 
 
 def hinting(**members: object) -> Damage:
@@ -49,7 +52,10 @@ DAMAGES: dict[str, tuple[str, Damage, set[str]]] = {
     "too many parts": ("multipart", hinting(parts=3), {"DuckDB"}),
     "no parts": ("multipart", hinting(), {"DuckDB"}),
     "parts of one file": ("classic", hinting(parts=2), {"DuckDB"}),
-    "no JSON": ("classic", write_no_json, set()),
+    "no JSON": ("classic", writing("{"), set()),
+    "an empty file": ("classic", writing(""), set()),
+    "no object": ("classic", writing("null"), set()),
+    "no version": ("classic", writing("{}"), set()),
 }
 
 
@@ -65,8 +71,11 @@ def test_what_stops_a_reader_is_a_finding(tmp_path: Path, name: str) -> None:
     damage(tmp_path)
     assert {it for it in READERS if try_count(it, tmp_path)[0] != 4} == failing
     table = Table(str(tmp_path), warn=lambda _: None)
-    codes = [row["code"] for row in table.check().findings.to_pylist()]
-    assert codes == (["HINT_WRONG"] if failing else [])
+    found = table.check().findings.to_pylist()
+    assert [row["code"] for row in found] == (["HINT_WRONG"] if failing else [])
+    assert [{it for it in READERS if it in row["problem"]} for row in found] == [failing] * len(
+        found
+    )
     table.fix(kind="last-checkpoint")
     assert [try_count(it, tmp_path) for it in READERS] == [(4, "")] * 2
     assert not table.check().notes

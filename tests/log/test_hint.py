@@ -67,8 +67,12 @@ def test_truncated_and_absurd_hints(text: str | bytes) -> None:
     assert len(warnings) == 1
 
 
-def test_a_negative_version_and_none_at_all() -> None:
-    assert hint('{"version":-1}') == (None, [])
+@pytest.mark.parametrize("text", ["{}", "null", "[]", "7", '{"version":-1}', '{"version":"x"}'])
+def test_valid_json_without_a_version_is_not_called_invalid(text: str) -> None:
+    assert hint(text) == (None, [f"{HINT_NAME} names no version, so the whole log is listed"])
+
+
+def test_no_hint_at_all() -> None:
     assert read_hint(MemoryStore("memory://no-hint"), pytest.fail) is None
 
 

@@ -227,10 +227,15 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     sizes = {len(c.files) for c in usable if c.version == version}
     if not sizes:
         problem = f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"
+        if newest < version:
+            problem += ": delta-rs and DuckDB cannot open the table"
         return HintVerdict(version, problem, stops_readers=newest < version)
     if version == newest and count_parts(data) not in sizes:
         found = " or ".join(map(str, sorted(sizes)))
-        problem = f"the number of parts in {HINT_NAME} is wrong: checkpoint {version} has {found}"
+        problem = (
+            f"the number of parts in {HINT_NAME} is wrong: checkpoint {version} has {found}, and "
+            "DuckDB cannot open the table"
+        )
         return HintVerdict(version, problem, stops_readers=True)
     return HintVerdict(version, None)
 
