@@ -30,8 +30,7 @@ _log: Final = logging.getLogger(__name__)
 _NOTES: Final = f"{OWN_DIR}/uploads"
 _WITHOUT_LEASE_MS: Final = 24 * 60 * 60 * 1000  # a run that has no lease may still work
 _LIFECYCLE: Final = (
-    "Let the bucket abort such uploads with a lifecycle rule (AbortIncompleteMultipartUpload). "
-    "See docs/object-stores.md."
+    "Let the bucket abort such uploads with a lifecycle rule (AbortIncompleteMultipartUpload)."
 )
 
 

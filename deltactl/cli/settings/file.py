@@ -43,6 +43,10 @@ _HINT_TO_CORRECT: Final = (
 _HINT_TO_OPEN: Final = (
     f"Give this user access, or set {_VARIABLE} to another file (/dev/null: to none)."
 )
+_HINT_TO_WRITE: Final = (
+    "Correct the file. Write texts in quotes, such as target-size = '1GiB'. `deltactl config` "
+    "lists the settings."
+)
 _PROFILES: Final = "profiles"
 _CATALOG: Final = "catalog"
 _TABLES: Final = "tables"
@@ -237,7 +241,7 @@ def load_config_file(
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not valid TOML: {error}", hint="See docs/config.md.") from error
+        raise UsageError(f"{path}: not valid TOML: {error}", hint=_HINT_TO_WRITE) from error
     catalogs, profiles = content.get(_CATALOG, {}), content.get(_PROFILES, {})
     _ensure_sections(path, "", content, {*commands, _PROFILES, _CATALOG})
     _ensure_sections(path, _CATALOG, catalogs, catalogs)

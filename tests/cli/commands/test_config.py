@@ -284,6 +284,16 @@ def test_help_with_a_wrong_file_works(
     assert (ran.code, ran.out.startswith("LOG_GAP")) == (0, True)
 
 
+def test_the_hint_of_a_file_that_is_no_toml_helps_without_the_documentation(
+    cli: RunCli, folder: Path
+) -> None:
+    write(folder / "deltactl.toml", "target-size = 1GiB")
+    ran = cli("optimize", "t")
+    assert (ran.code, "docs/" in ran.err) == (2, False)
+    assert "such as target-size = '1GiB'. `deltactl config` lists the settings." in ran.err
+    assert "target-size" in cli("config").out
+
+
 @pytest.mark.parametrize("option", ["dry-run", "check"])
 def test_a_variable_of_an_option_about_safety_is_refused(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
