@@ -27,7 +27,7 @@ _VARYING = (
     (r"(?<![\w.])[\d,.]+ ?(B|KiB|MiB|GiB)\b", "<size>"),
     (r"(?<=[+-])[\d.]+(B|K|M|G)\b", "<size>"),
     (r'(?<=bytes": )\d+', "<size>"),
-    (r"\bjust now\b|\b\d+(\.\d+)? ?(ms|s)\b( ago)?", "<time taken>"),
+    (r"\b(just )?now\b|\b\d+(\.\d+)? ?(ms|s)\b( ago)?", "<time taken>"),
     # An age that is shorter leaves more room for the name of a writer.
     (r"\bdeltactl( [\d.]+)?\.\.\.", "deltactl..."),
     (r"\(pid \d+\)|process \d+", "<process>"),

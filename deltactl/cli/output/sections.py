@@ -119,7 +119,7 @@ _FORMATS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.BYTES: format_size,
     Kind.SHARE: lambda share: f"{share:.0%}",
     Kind.SECONDS: lambda seconds: f"{seconds:.1f} s",
-    Kind.AGE: lambda ms: format_age(ms).removesuffix(" ago"),
+    Kind.AGE: lambda ms: format_age(ms).removesuffix(" ago").removeprefix("just "),
     Kind.DAY: lambda ms: format_timestamp(ms)[:10],
 }
 

@@ -160,3 +160,9 @@ def test_a_table_with_room_to_give_fits(rows: list[tuple[str, str, str]], width:
     for line in table(columns, *rows, width=width):
         assert cell_width(line) <= max(width, 3 * 8 + 2 * 2)
         assert safe_text(line) == line
+
+
+def test_an_age_is_as_narrow_as_its_column_allows() -> None:
+    ages = (0, 5_000, 59 * 60_000, -120_000)
+    shown = [Column("age", Kind.AGE).show(age).text for age in ages]
+    assert shown == ["now", "5 s", "59 min", "in 2 min"]
