@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AlterKeywords(TypedDict, total=False):
-    """The fields of ``AlterOptions``."""
+    """The fields of ``AlterOptions``; ``deltactl alter --help-all`` explains them.
+
+    ``properties`` is ``--set``.
+    """
 
     properties: Mapping[str, str] | Sequence[str]
     unset: Sequence[str]
@@ -29,7 +32,10 @@ class AlterKeywords(TypedDict, total=False):
 
 
 class CheckKeywords(TypedDict, total=False):
-    """The fields of ``CheckOptions``."""
+    """The fields of ``CheckOptions``; ``deltactl check --help-all`` explains them.
+
+    ``depth`` is ``--files``, ``vectors`` is ``--dvs``.
+    """
 
     version: int | None
     all_versions: bool
@@ -43,7 +49,10 @@ class CheckKeywords(TypedDict, total=False):
 
 
 class CheckpointKeywords(TypedDict, total=False):
-    """The fields of ``CheckpointOptions``."""
+    """The fields of ``CheckpointOptions``; ``deltactl checkpoint --help-all`` explains them.
+
+    ``need`` is ``--if-needed``.
+    """
 
     version: int | None
     kind: Literal["auto", "classic", "v2"]
@@ -58,7 +67,10 @@ class CheckpointKeywords(TypedDict, total=False):
 
 
 class CloneKeywords(TypedDict, total=False):
-    """The fields of ``CloneOptions``."""
+    """The fields of ``CloneOptions``; ``deltactl clone --help-all`` explains them.
+
+    ``properties`` is ``--property``.
+    """
 
     deep: bool
     version: int | None
@@ -73,7 +85,10 @@ class CloneKeywords(TypedDict, total=False):
 
 
 class ConvertKeywords(TypedDict, total=False):
-    """The fields of ``ConvertOptions``."""
+    """The fields of ``ConvertOptions``; ``deltactl convert --help-all`` explains them.
+
+    ``properties`` is ``--property``.
+    """
 
     partition_by: str | Sequence[PartitionColumn] | None
     statistics: bool
@@ -85,7 +100,10 @@ class ConvertKeywords(TypedDict, total=False):
 
 
 class FixKeywords(TypedDict, total=False):
-    """The fields of ``FixOptions``."""
+    """The fields of ``FixOptions``; ``deltactl check --help-all`` explains them.
+
+    ``kind`` is ``--fix``, ``texts`` is ``--path``.
+    """
 
     kind: Fix | str | None
     texts: Sequence[str]
@@ -95,7 +113,10 @@ class FixKeywords(TypedDict, total=False):
 
 
 class HistoryKeywords(TypedDict, total=False):
-    """The fields of ``Selection``."""
+    """The fields of ``Selection``; ``deltactl describe-history --help-all`` explains them.
+
+    ``operations`` is ``--operation``.
+    """
 
     limit: int | None
     since: datetime | str | None
@@ -106,7 +127,10 @@ class HistoryKeywords(TypedDict, total=False):
 
 
 class MaintainKeywords(TypedDict, total=False):
-    """The fields of ``MaintainOptions``."""
+    """The fields of ``MaintainOptions``; ``deltactl maintain --help-all`` explains them.
+
+    ``memory_bytes`` is ``--memory``.
+    """
 
     only: str | Collection[str] | None
     budget: Budget | Sequence[str]
@@ -116,7 +140,10 @@ class MaintainKeywords(TypedDict, total=False):
 
 
 class ManifestKeywords(TypedDict, total=False):
-    """The fields of ``ManifestOptions``."""
+    """The fields of ``ManifestOptions``; ``deltactl generate-manifest --help-all`` explains them.
+
+    ``schemes`` is ``--scheme-map``.
+    """
 
     version: int | None
     where: str | None
@@ -128,7 +155,12 @@ class ManifestKeywords(TypedDict, total=False):
 
 
 class OptimizeKeywords(TypedDict, total=False):
-    """The fields of ``OptimizeOptions``."""
+    """The fields of ``OptimizeOptions``; ``deltactl optimize --help-all`` explains them.
+
+    ``min_cluster_bytes`` is ``--min-cluster-size``, ``target_bytes`` is ``--target-size``,
+    ``min_file_bytes`` is ``--min-file-size``, ``memory_bytes`` is ``--memory``,
+    ``min_row_group_bytes`` is ``--min-row-group``, ``need`` is ``--if-needed``.
+    """
 
     where: str | None
     purge: bool
@@ -157,7 +189,10 @@ class OptimizeKeywords(TypedDict, total=False):
 
 
 class RestoreKeywords(TypedDict, total=False):
-    """The fields of ``RestoreOptions``."""
+    """The fields of ``RestoreOptions``; ``deltactl restore --help-all`` explains them.
+
+    ``version`` is ``--to-version``, ``timestamp`` is ``--to-timestamp``.
+    """
 
     version: int | None
     timestamp: datetime | str | None
@@ -168,14 +203,17 @@ class RestoreKeywords(TypedDict, total=False):
 
 
 class StorageKeywords(TypedDict, total=False):
-    """The fields of ``StorageOptions``."""
+    """The fields of ``StorageOptions``; ``deltactl describe-detail --help-all`` explains them."""
 
     price: float | str | None
     inventory: str | None
 
 
 class VacuumKeywords(TypedDict, total=False):
-    """The fields of ``VacuumOptions``."""
+    """The fields of ``VacuumOptions``; ``deltactl vacuum --help-all`` explains them.
+
+    ``keep_versions`` is ``--keep-version``, ``need`` is ``--if-needed``.
+    """
 
     retain: timedelta | str | None
     mode: Literal["auto", "full", "lite"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from textwrap import fill
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from deltactl.keywords import argument_type, keyword_types
+from deltactl.keywords import argument_type, keyword_of, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.alter.options import AlterOptions
 from deltactl.operations.check.fixes.options import FixOptions
@@ -20,6 +22,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.storage.options import StorageOptions
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.option_fields import METADATA
 
 FILE: Final = "deltactl/keyword_types.py"
 CLASSES: Final[Mapping[str, type]] = {
@@ -36,6 +39,13 @@ CLASSES: Final[Mapping[str, type]] = {
     "RestoreKeywords": RestoreOptions,
     "StorageKeywords": StorageOptions,
     "VacuumKeywords": VacuumOptions,
+}
+# Areas of the library whose options are those of a command of another name.
+_COMMANDS: Final = {
+    "fix": "check",
+    "history": "describe-history",
+    "manifest": "generate-manifest",
+    "storage": "describe-detail",
 }
 _HEAD: Final = '''\
 """The types of the keyword arguments of the library, for editors and type checkers.
@@ -73,14 +83,24 @@ def _import_lines(imports: Mapping[str, set[str]]) -> list[str]:
 
 def render_class(name: str, kind: type, imports: dict[str, set[str]]) -> str:
     """Return the source of the class for a class of options; ``imports`` gets what it needs."""
-    lines = [
-        f"class {name}(TypedDict, total=False):",
-        f'    """The fields of ``{kind.__name__}``."""',
-        "",
-    ]
+    lines = [f"class {name}(TypedDict, total=False):", *_render_doc(name, kind), ""]
     for keyword, (_, hint) in keyword_types(kind).items():
         lines += _render_field(keyword, _render_type(argument_type(hint), imports))
     return "\n".join(lines)
+
+
+def _render_doc(name: str, kind: type) -> list[str]:
+    """Return the docstring: where help explains the keywords, and those of other names there."""
+    area = name.removesuffix("Keywords").lower()
+    explains = f"``deltactl {_COMMANDS.get(area, area)} --help-all`` explains them"
+    first = f"The fields of ``{kind.__name__}``; {explains}."
+    options = [(it.name, it.metadata.get(METADATA)) for it in fields(kind)]
+    other = [f"``{keyword_of(it)}`` is ``--{o.flag}``" for it, o in options if o and o.flag]
+    if not other:
+        return [f'    """{first}"""']
+    indent = " " * 4
+    text = fill(f"{', '.join(other)}.", 100, initial_indent=indent, subsequent_indent=indent)
+    return [f'{indent}"""{first}', "", *text.splitlines(), f'{indent}"""']
 
 
 def _render_field(name: str, text: str) -> list[str]:

@@ -106,7 +106,9 @@ def test_the_library_takes_it() -> None:
         build_options(MoreOptions, None, {"spare_bytes": "1"})
     with pytest.raises(UsageError, match=r"^spare_share must be between 0 and 1$"):
         build_options(MoreOptions, None, {"spare_share": 2})
-    assert "    spare_bytes: int | str\n" in render_class("MoreKeywords", MoreOptions, {}) + "\n"
+    source = render_class("MoreKeywords", MoreOptions, {}) + "\n"
+    assert "    spare_bytes: int | str\n" in source
+    assert "``spare_bytes`` is ``--spare-size``" in " ".join(source.split())
 
 
 def test_other_commands_do_not_take_it(cli: RunCli) -> None:

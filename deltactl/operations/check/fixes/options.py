@@ -49,7 +49,12 @@ def to_fix(kind: Fix | str | None) -> Fix | None:
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What to repair, and how."""
+    """What to repair, and how. ``deltactl check --help-all`` explains the options.
+
+    ``kind`` is ``--fix``: the kind of finding. ``texts`` is ``--path``: repair only these paths,
+    written exactly as in the log. ``missing-vectors`` needs ``drop_files``, which loses the live
+    rows of the files, or ``keep_deleted_rows``, which brings their deleted rows back.
+    """
 
     kind: Annotated[Fix | None, to_fix] = execution_option(
         None,
