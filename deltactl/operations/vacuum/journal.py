@@ -148,8 +148,11 @@ def read_files(store: Store, run_id: str) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
-    except (pa.ArrowException, OSError, ObjectNotFoundError) as error:
+        files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
+        if files["path"].type != pa.string() or files["path"].null_count:
+            raise TypeError("the column 'path' has another type than string, or nulls")
+        return files
+    except (pa.ArrowException, OSError, KeyError, TypeError, ObjectNotFoundError) as error:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
 
 
@@ -207,6 +210,21 @@ def list_runs(store: Store) -> list[RunRecord]:
         except DeltactlError:
             continue
     return sorted(records, key=lambda record: (record.started_ms, record.run_id))
+
+
+def list_removals(store: Store) -> dict[str, RunRecord | None]:
+    """Return the runs that may have removed files, by id, newest first.
+
+    ``None`` is a run with a quarantine, but without a readable journal that has removed files.
+    """
+    runs: dict[str, RunRecord | None] = dict.fromkeys(list_quarantines(store))
+    runs |= {run.run_id: run for run in list_runs(store) if run.files_removed != 0}
+
+    def started(run_id: str) -> tuple[str, int]:
+        record = runs[run_id]
+        return run_id.partition("-")[0], 0 if record is None else record.started_ms
+
+    return {run_id: runs[run_id] for run_id in sorted(runs, key=started, reverse=True)}
 
 
 def quarantine_name(run_id: str, path: str) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.operations.vacuum.journal import list_runs, read_files
+from deltactl.operations.vacuum.journal import list_removals, read_run
 from deltactl.operations.vacuum.undo import plan_undo
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
@@ -18,10 +18,13 @@ from deltactl.units import format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class PastVacuum:
-    """A vacuum that removed missing files; its undo restores the ``restorable`` of them."""
+    """A vacuum that removed missing files; its undo restores the ``restorable`` of them.
+
+    ``started_ms`` is ``None`` if its journal cannot be read.
+    """
 
     run_id: str
-    started_ms: int
+    started_ms: int | None
     num_files: int
     restorable: pa.Array
 
@@ -30,17 +33,16 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
     """Return the recorded vacuums that removed missing files, newest first; change nothing."""
     wanted, found = pa.array(missing, pa.string()), []
     try:
-        for record in reversed(list_runs(store)):
-            if record.files_removed == 0:
-                continue  # what it planned, another run removed before
-            files = read_files(store, record.run_id)
+        for run_id, record in list_removals(store).items():
+            _, files = read_run(store, run_id)
             names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
             if not len(names):
                 continue
-            undo, _ = plan_undo(store, record.run_id, files)
+            undo, _ = plan_undo(store, run_id, files)
             restored = pa.array(undo.restored, pa.string())
             back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
-            found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
+            started_ms = None if record is None else record.started_ms
+            found.append(PastVacuum(run_id, started_ms, len(names), back))
     except DeltactlError as error:
         warn(f"it is not known which vacuum removed the files: {error.message}")
     return tuple(found)
@@ -48,11 +50,11 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
 
 def describe_vacuums(past: Iterable[PastVacuum]) -> str:
     """Return the end of a message about missing files: the vacuums that removed them."""
-    texts = (
-        f"; vacuum {it.run_id} of {format_timestamp(it.started_ms)} removed {it.num_files:,}"
-        for it in past
-    )
-    return "".join(texts)
+    text = ""
+    for it in past:
+        time = "" if it.started_ms is None else f" of {format_timestamp(it.started_ms)}"
+        text += f"; vacuum {it.run_id}{time} removed {it.num_files:,}"
+    return text
 
 
 def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:

@@ -21,8 +21,7 @@ from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
     list_quarantine,
-    list_quarantines,
-    list_runs,
+    list_removals,
     quarantine_name,
     read_run,
     remove_directories,
@@ -120,14 +119,13 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
 
 
 def _find_last(store: Store) -> str:
-    runs = {run.run_id for run in list_runs(store) if run.files_removed != 0}
-    runs |= set(list_quarantines(store))  # also if its journal is damaged
-    if not runs:
+    last = next(iter(list_removals(store)), None)
+    if last is None:
         raise DeltactlError(
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
             hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
         )
-    return max(runs)
+    return last
 
 
 def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:

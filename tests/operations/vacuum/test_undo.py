@@ -1,5 +1,6 @@
 """The journal, the quarantine, and the way back."""
 
+import io
 import json
 import re
 import time
@@ -27,7 +28,7 @@ from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import RunRecord, list_runs, quarantine_name, write_record
-from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
+from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.undo import undo_vacuum
@@ -404,6 +405,27 @@ def spoil_state(scene: Scene, run_id: str) -> None:
     scene.store.put(f"_deltactl/vacuum/{run_id}/run.json", b'{"run_id"')
 
 
+def set_plan(scene: Scene, run_id: str, **columns: list[Any]) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    scene.store.put(f"_deltactl/vacuum/{run_id}/plan.parquet", sink.getvalue())
+
+
+def set_plan_without_paths(scene: Scene, run_id: str) -> None:
+    set_plan(scene, run_id, x=["a"])
+
+
+def set_numbers_as_paths(scene: Scene, run_id: str) -> None:
+    set_plan(scene, run_id, path=[1])
+
+
+def set_no_path(scene: Scene, run_id: str) -> None:
+    set_plan(scene, run_id, path=["a", None])
+
+
+PLANS = [spoil_plan, set_plan_without_paths, set_numbers_as_paths, set_no_path]
+
+
 def set_text_as_end(scene: Scene, run_id: str) -> None:
     name = f"_deltactl/vacuum/{run_id}/run.json"
     state = json.loads(scene.store.read(name)) | {"quarantined_until_ms": "soon"}
@@ -415,7 +437,7 @@ def delete_journal(scene: Scene, run_id: str) -> None:
     scene.store.delete_many([f"{folder}/run.json", f"{folder}/plan.parquet"])
 
 
-@pytest.mark.parametrize("spoil", [spoil_plan, spoil_state, set_text_as_end])
+@pytest.mark.parametrize("spoil", [*PLANS, spoil_state, set_text_as_end])
 def test_a_damaged_journal_of_deleted_files_is_reported(
     spoil: Callable[[Scene, str], None],
 ) -> None:
@@ -427,7 +449,7 @@ def test_a_damaged_journal_of_deleted_files_is_reported(
     assert gone.isdisjoint(scene.names())
 
 
-@pytest.mark.parametrize("spoil", [spoil_plan, spoil_state, set_text_as_end, delete_journal])
+@pytest.mark.parametrize("spoil", [*PLANS, spoil_state, set_text_as_end, delete_journal])
 @pytest.mark.parametrize("is_last", [False, True])
 def test_quarantined_files_come_back_without_a_journal(
     spoil: Callable[[Scene, str], None], is_last: bool
@@ -435,6 +457,9 @@ def test_quarantined_files_come_back_without_a_journal(
     scene, gone = scene_with_work()
     run_id = str(scene.vacuum(quarantine=True).run_id)
     spoil(scene, run_id)
+    (past,) = find_past_vacuums(scene.store, sorted(gone), pytest.fail)
+    assert set(past.restorable.to_pylist()) == gone
+    assert run_id in describe_vacuums([past])
     assert set(undo_vacuum(scene.store, "last" if is_last else run_id).restored) == gone
     assert gone <= scene.names()
     assert not any("quarantine" in name for name in own_files(scene))
