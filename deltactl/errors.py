@@ -222,7 +222,7 @@ class FilesGoneError(ConflictError):
 
 
 KEEPS_FILES: Final = (CommitOutcomeUnknownError, CommitDamagedError)
-"""Errors after which the log may reference the new files of the run, so none is deleted."""
+"""Errors after which the log may have the commit: new files and journals of the run are kept."""
 
 
 class LeaseHeldError(ConflictError):

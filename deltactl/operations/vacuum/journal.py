@@ -78,13 +78,13 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
         write_files(store, f"{_RUNS}/{record.run_id}/plan.parquet", files)
         write_record(store, record)
     except StorageError as error:
-        _remove_journal(store, record.run_id)
+        remove_journal(store, record.run_id)
         if getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             error.hint = _hint_at_space(files.num_rows)
         raise
 
 
-def _remove_journal(store: Store, run_id: str) -> None:
+def remove_journal(store: Store, run_id: str) -> None:
     """Remove what was written of a journal, so that a full disk gets no fuller with each run."""
     folder = f"{_RUNS}/{run_id}"
     with suppress(StorageError):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, Progress, Task
-from deltactl.errors import ConflictError, DeltactlError, SafetyError
+from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
 from deltactl.log.replay import Tail
@@ -30,6 +30,7 @@ from deltactl.operations.vacuum.journal import (
     RunRecord,
     new_run_id,
     quarantine_name,
+    remove_journal,
     write_journal,
     write_record,
 )
@@ -129,7 +130,12 @@ class VacuumRun:
         """
         write_journal(self._store, self._record, self._plan.files)
         put_at = self._context.clock.now_ms()
-        self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
+        try:
+            self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
+        except DeltactlError as error:
+            if not isinstance(error, KEEPS_FILES):  # else the log may have this run
+                remove_journal(self._store, self._record.run_id)
+            raise
         try:
             stopped = self._remove(self._correct_cutoff(put_at))
         except (Exception, KeyboardInterrupt):  # of the clocks, or of the caller's ``on_progress``

@@ -20,6 +20,7 @@ from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_la
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
+    RunRecord,
     list_quarantine,
     list_removals,
     quarantine_name,
@@ -119,13 +120,21 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
 
 
 def _find_last(store: Store) -> str:
-    last = next(iter(list_removals(store)), None)
-    if last is None:
+    runs = list_removals(store)
+    if not runs:
         raise DeltactlError(
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
             hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
         )
-    return last
+    return next((it for it, run in runs.items() if not _has_all_files(store, run)), [*runs][0])
+
+
+def _has_all_files(store: Store, run: RunRecord | None) -> bool:
+    """Return whether a run that did not end removed nothing: it stopped before its first file."""
+    if run is None or run.status != "started":
+        return False
+    _, files = read_run(store, run.run_id)
+    return plan_undo(store, run.run_id, files)[0].num_in_place == len(files)
 
 
 def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:

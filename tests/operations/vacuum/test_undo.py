@@ -14,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import (
+    AccessDeniedError,
+    CommitDamagedError,
+    CommitOutcomeUnknownError,
     DeltactlError,
     SafetyError,
     StorageError,
@@ -477,3 +480,49 @@ def test_a_purge_keeps_a_run_without_a_journal_and_says_so(
     (text,) = told
     assert f"files in quarantine of run {first} are kept" in text
     assert f"--undo {first}`" in text
+
+
+class NoStart(ForwardingStore):
+    """Fails to commit."""
+
+    def __init__(self, inner: Store, error: DeltactlError) -> None:
+        super().__init__(inner)
+        self._error = error
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (AccessDeniedError("denied"), False),
+        (CommitOutcomeUnknownError("unknown"), True),
+        (CommitDamagedError("lost"), True),
+    ],
+)
+def test_a_run_that_did_not_begin_is_not_the_last(error: DeltactlError, is_kept: bool) -> None:
+    scene, gone = scene_with_work()
+    scene.vacuum(quarantine=True)
+    (record,) = list_runs(scene.store)
+    scene.plant(30, "p=b/orphan.parquet")
+    scene.clock = FixedClock(NOW + DAY)
+    with pytest.raises(type(error)):
+        scene.vacuum(NoStart(scene.dated(), error), mode="full")
+    assert len(list_runs(scene.store)) == 1 + is_kept
+    assert undo_vacuum(scene.store, "last").run_id == record.run_id
+    assert gone <= scene.names()
+
+
+def test_a_run_that_died_after_its_first_file_is_the_last() -> None:
+    scene, _ = scene_with_work()
+    scene.vacuum(quarantine=True)
+    scene.plant(30, "p=b/orphan.parquet", "p=b/other.parquet")
+    scene.clock = FixedClock(NOW + DAY)
+    second = scene.vacuum(quarantine=True, mode="full").run_id
+    record = list_runs(scene.store)[-1]
+    write_record(scene.store, replace(record, status="started", files_removed=None))
+    assert undo_vacuum(scene.store, "last", dry_run=True).run_id == second
+    other = "p=b/other.parquet"
+    scene.store.move_many([(quarantine_name(str(second), other), other)])
+    assert undo_vacuum(scene.store, "last").restored == ("p=b/orphan.parquet",)
