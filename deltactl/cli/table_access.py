@@ -141,8 +141,10 @@ class TableAccess:
 
     def _with_other_names(self, found: Located) -> Located:
         """Return the same with the other names of the location, if a pattern found any."""
+        from deltactl.storage.open import canonical_uri
+
         entry = found.entry
-        names = () if entry is None else self.names_at.get(entry.location.rstrip("/"), ())
+        names = () if entry is None else self.names_at.get(canonical_uri(entry.location), ())
         if entry is None or len(names) < 2:
             return found
         others = tuple(name for name in names if name != entry.name)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from deltactl.errors import SafetyError, StorageError, UsageError
+from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError
 from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.names import parse_scheme
+from deltactl.storage.names import common_address, is_local_uri, parse_scheme
 from deltactl.storage.providers import GCS, PROVIDERS, S3, Provider, other_provider
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import guarded
@@ -50,6 +51,14 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
     opener = OPENERS.get(scheme, _open_other)
     return opener(uri, options or {})
+
+
+def canonical_uri(uri: str) -> str:
+    """Return one text for all addresses of a directory, as far as no request tells them apart."""
+    with suppress(DeltactlError):
+        if is_local_uri(uri):
+            return common_address(open_store(uri).uri)
+    return common_address(uri)
 
 
 def _open_local(uri: str, options: Mapping[str, str]) -> Store:

@@ -108,6 +108,25 @@ def test_patterns_take_one_request(cli: RunCli, unity: UnityStub, tmp_path: Path
     assert cli("describe-history", "uc://main.sales.*").code == 2
 
 
+def test_names_of_one_location_are_processed_once(
+    cli: RunCli, unity: UnityStub, tmp_path: Path
+) -> None:
+    folder, link = tmp_path / "a table", tmp_path / "link"
+    uri = write(folder)
+    link.symlink_to(folder)
+    spellings = [uri, f"{uri}/", uri.replace("//", "", 1), str(folder), link.as_uri()]
+    for number, location in enumerate(spellings):
+        unity.add(f"main.sales.t{number}", location)
+    names = [f"uc://main.sales.t{number}" for number in range(len(spellings))]
+    for words in (names, [names[2], str(folder)], [str(link), "uc://main.sales.*"]):
+        ran = cli("optimize", *words, "--dry-run", "-o", "json")
+        assert [run["table"] for run in json.loads(ran.out)["runs"]] == [words[0]]
+    assert cli("maintain", "uc://main.sales.*", "--jobs", "4").code == 0
+    assert "CATALOG_NAMES" in codes(cli, "uc://main.sales.*")
+    gone = cli("optimize", names[0], "uc://main.sales.gone", "uc://main.sales.gone", "-o", "json")
+    assert [run["exit_code"] for run in json.loads(gone.out)["runs"]] == [0, 1]
+
+
 @pytest.mark.parametrize(
     "words",
     [("optimize",), ("vacuum", "--dry-run"), ("checkpoint",), ("restore", "--to-version", "0")],

@@ -12,7 +12,7 @@ from deltactl.storage.names import is_local_uri
 from deltactl.storage.objects import connect
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
-from deltactl.storage.open import open_store
+from deltactl.storage.open import canonical_uri, open_store
 from deltactl.storage.providers import PROVIDERS
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 
@@ -34,6 +34,22 @@ def test_a_local_address_becomes_a_file_uri(address: str, uri: str) -> None:
     assert isinstance(store, LocalStore)
     assert store.uri == uri
     assert open_store(uri).uri == uri
+    assert canonical_uri(address) == uri
+
+
+@pytest.mark.parametrize(
+    ("address", "uri"),
+    [
+        ("s3a://b/t/", "s3://b/t"),
+        ("S3N://b/t", "s3://b/t"),
+        ("abfs://c@a/t", "abfss://c@a/t"),
+        ("s3://b/a%20t", "s3://b/a%20t"),
+        ("file://host/t/", "file://host/t"),
+        ("other://x/t/", "other://x/t"),
+    ],
+)
+def test_the_canonical_uri_of_other_addresses_opens_nothing(address: str, uri: str) -> None:
+    assert canonical_uri(address) == uri
 
 
 def test_relative_paths_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

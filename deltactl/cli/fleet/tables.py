@@ -67,9 +67,23 @@ def _expand(word: str, session: Session) -> dict[str, str]:
     from deltactl.operations.find_tables import find_tables, is_glob
 
     if is_table_name(word):
-        return find_named(word, session) if is_glob(word) else {word: word}
+        return find_named(word, session) if is_glob(word) else {_locate(word, session): word}
     found = find_tables(word, session.open_store) if is_glob(word) else [word]
     return {common_address(session.open_store(address).uri): address for address in found}
+
+
+def _locate(name: str, session: Session) -> str:
+    """Return the location of a name; if there is none, the name, whose run then says why."""
+    from deltactl.catalog.names import parse_name
+    from deltactl.catalog.open import connect_to
+    from deltactl.storage.open import canonical_uri
+
+    try:
+        parsed = parse_name(name)
+        entry = connect_to(parsed, session.catalog_options).find(parsed)
+    except DeltactlError:
+        return name
+    return canonical_uri(entry.location) if entry is not None and entry.is_delta else name
 
 
 def find_named(pattern: str, session: Session) -> dict[str, str]:
@@ -81,6 +95,7 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
         AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
     """
     from deltactl.catalog.open import list_tables
+    from deltactl.storage.open import canonical_uri
 
     tables: dict[str, str] = {}
     left_out: list[str] = []
@@ -89,8 +104,9 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
             left_out.append(entry.name)
             _log.info("%s is left out: it is %s", entry.name, entry.table_format or "a view")
             continue
-        session.names_at.setdefault(entry.location.rstrip("/"), []).append(entry.name)
-        tables.setdefault(entry.location.rstrip("/"), entry.name)
+        location = canonical_uri(entry.location)
+        session.names_at.setdefault(location, []).append(entry.name)
+        tables.setdefault(location, entry.name)
     if left_out:
         count = format_count(len(left_out), "table", "tables")
         session.output.note(f"{pattern}: {count} left out: not Delta tables")
