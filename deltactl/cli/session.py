@@ -63,6 +63,7 @@ class Session(TableAccess):
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
         self.table_id: str | None = None  # from its metadata, once a command has read it
+        self.chosen_version: int | None = None  # that of a time in the options
         self.has_skipped = self._is_dry_run = False
         self.size_bytes = 0  # of the files of the table, if the tables are sorted by it
         # Results of the tables that have ended, if there are several.
@@ -235,7 +236,7 @@ class Session(TableAccess):
             sections = partial(tuple, [Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))])
         has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
         can_do = has_work and shows_command and error is None and not self._is_refused
-        to_do = real_command(self.argv) if can_do else None
+        to_do = real_command(self.argv, self.chosen_version) if can_do else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
         if error is not None:
             raise error

@@ -82,6 +82,7 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
     from deltactl.cli.pages.creation import describe_clone
 
     result = report.to_dict()
+    session.chosen_version = report.plan.version
     session.present(
         lambda: describe_clone(report, target),
         rows=[result],

@@ -88,7 +88,7 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
 
     plan = report.plan
     changes = plan.diff.to_dict()
-    session.table_id = plan.table_id
+    session.table_id, session.chosen_version = plan.table_id, plan.target_version
     session.present(
         lambda: describe_restore(report, session.shown_table or table),
         rows=changes["partitions"],

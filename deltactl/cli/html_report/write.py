@@ -54,7 +54,7 @@ def _render(session: Session, began_ms: int, took_ms: int, raised: BaseException
     facts = RunFacts(
         command=session.command or "",
         command_line=typed_command(session.argv),
-        to_do_it=real_command(session.argv),
+        to_do_it=real_command(session.argv, session.chosen_version),
         run_id=session.run_id,
         began_ms=began_ms,
         took_ms=took_ms,

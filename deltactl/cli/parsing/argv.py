@@ -18,6 +18,7 @@ _SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
 _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
 _PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
+_TIMES: Final = {"--to-timestamp": "--to-version", "--timestamp": "--version"}
 _PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
 _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
 
@@ -48,9 +49,26 @@ def _program() -> str:
     return PROGRAM if is_found else quote_word(typed)
 
 
-def real_command(argv: Sequence[str]) -> str:
-    """Return the command line of the run without options such as --dry-run, and without secrets."""
-    return typed_command([word for word in argv if word not in _LOOKS])
+def real_command(argv: Sequence[str], version: int | None = None) -> str:
+    """Return the command line of the run without options such as --dry-run, and without secrets.
+
+    ``version``: that of the time in the options, because a time such as ``12h`` is another one when
+    the command is run.
+    """
+    words = [word for word in argv if word not in _LOOKS]
+    return typed_command(words if version is None else _with_version(words, version))
+
+
+def _with_version(argv: Sequence[str], version: int) -> list[str]:
+    """Return the words with ``--version`` in place of ``--timestamp``, and so on."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] in _TIMES:
+            words[-1:] = [_TIMES[words[-1]], str(version)]
+            continue
+        flag, equals, _ = word.partition("=")
+        words.append(f"{_TIMES[flag]}={version}" if equals and flag in _TIMES else word)
+    return words
 
 
 def name_table(text: str, table: str | None) -> str:

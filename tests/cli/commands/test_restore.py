@@ -1,6 +1,7 @@
 """``deltactl restore``."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_the_plan_and_the_restore_as_text(cli: RunCli, table: TableBuilder) -> N
     ran = cli("restore", "events", "--to-version", "1")
     assert (ran.code, version()) == (0, 4)
     assert ran.out == "Nothing to restore: version 4 is the same as version 1\n"
+
+
+def test_a_dry_run_prints_the_version_of_a_time(cli: RunCli, table: TableBuilder) -> None:
+    for number, path in enumerate(sorted(Path("events/_delta_log").glob("*.json"))[:2]):
+        os.utime(path, (1e9 + number, 1e9 + number))
+    ran = cli("restore", "events", "--to-timestamp", "2010-01-01T00:00:00Z", "--dry-run")
+    assert ran.out.endswith("  deltactl restore events --to-version 1\n")
+    clone = cli("clone", "events", "new", "--deep", "--timestamp", "2010-01-01", "--dry-run")
+    assert clone.out.endswith("  deltactl clone events new --deep --version 1\n")
 
 
 def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilder) -> None:

@@ -32,6 +32,20 @@ def test_words_are_quoted_as_people_quote_them(word: str, typed: str | None) -> 
         assert printed == f"deltactl optimize t --where {typed}"
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["restore", "t", "--to-timestamp", "8s"], "restore t --to-version 11"),
+        (["restore", "--to-timestamp=8s", "t"], "restore --to-version=11 t"),
+        (["clone", "t", "u", "--deep", "--timestamp", "8s"], "clone t u --deep --version 11"),
+        (["clone", "t", "u", "--deep"], "clone t u --deep"),
+    ],
+)
+def test_a_time_becomes_the_version_that_was_planned(words: list[str], printed: str) -> None:
+    """``8s`` is another time when the command is run."""
+    assert real_command([*words, "--dry-run"], 11) == f"deltactl {printed}"
+
+
 def test_a_program_that_is_not_on_the_path_is_printed_with_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
