@@ -24,7 +24,7 @@ from deltactl.protocol.vacuum_names import vector_mask
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
 
-    ``files`` has the columns ``path``, ``vector_file`` and ``key``. ``first`` and
+    ``files`` has the columns ``path``, ``vector_file``, ``key`` and ``size_bytes``. ``first`` and
     ``last`` are the oldest and the newest version.
     """
 
@@ -58,7 +58,7 @@ class Lifetimes:
         # The scan may begin before the range.
         born = np.maximum(born, first)
         chosen = (is_add | was_there) & (born < died)
-        columns = ["path", "vector_file", "key"]
+        columns = ["path", "vector_file", "key", "size_bytes"]
         files = events.select(columns).take(pa.array(order[chosen]))
         return cls(first, scan.last, files, born[chosen], died[chosen])
 

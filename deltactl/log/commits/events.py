@@ -25,6 +25,7 @@ EVENTS = pa.schema(
         ("version", pa.int64()),
         ("is_add", pa.bool_()),
         ("deletion_timestamp_ms", pa.int64()),
+        ("size_bytes", pa.int64()),
     ]
 )
 """Columns of file events. ``path`` and ``vector_file`` are names decoded from the log.
@@ -124,6 +125,7 @@ def _events(files: pa.Table, *, is_add: bool) -> pa.Table:
             files["version"],
             pa.repeat(pa.scalar(is_add), rows),
             pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"],
+            files["size_bytes"],
         ],
         schema=EVENTS,
     )

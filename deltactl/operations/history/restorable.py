@@ -51,21 +51,23 @@ _NOT_REBUILDABLE = Restorable(State.GONE)
 def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int, Restorable]:
     """Return the state of each version in the log, except those whose state is unknown.
 
-    Lists all files below the root once. ``damaged`` are names of files that count as gone.
+    Lists all files below the root once; files of another size than in the log count as gone, and
+    those with a name in ``damaged``.
     Versions before a missing or broken commit are rebuilt from the commits before it.
     """
     try:
-        names = list_names(log.store)
+        files = _list_files(log.store)
         if damaged:
-            names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
-        return _judge_versions(log, names, frozenset())
+            is_damaged = pc.is_in(files["name"], value_set=pa.array(sorted(damaged)))
+            files = files.filter(pc.invert(is_damaged))
+        return _judge_versions(log, files, frozenset())
     except DeltactlError as error:
         log.warn(f"it is unknown which versions can be restored: {error.message}")
         return {}
 
 
 def _judge_versions(
-    log: DeltaLog, names: pa.ChunkedArray, broken: frozenset[int]
+    log: DeltaLog, stored: pa.Table, broken: frozenset[int]
 ) -> dict[int, Restorable]:
     """Return the states of all versions; ``broken`` are those of `_find_broken`."""
     commits = log.commit_files.keys() - broken
@@ -74,10 +76,10 @@ def _judge_versions(
     found = dict.fromkeys(log.commit_files.keys() - versions, _NOT_REBUILDABLE)
     for run in split_runs(sorted(versions), commits):
         try:
-            found |= _judge_run(log, run, names, commits)
+            found |= _judge_run(log, run, stored, commits)
         except DeltactlError as error:
             if more := _find_broken(log, commits):
-                return _judge_versions(log, names, broken | more)
+                return _judge_versions(log, stored, broken | more)
             log.warn(
                 f"it is unknown which of the versions {run[0]} to {run[-1]} can be restored: "
                 f"{error.message}"
@@ -103,7 +105,7 @@ def _find_broken(log: DeltaLog, commits: Set[int]) -> set[int]:
 
 
 def _judge_run(
-    log: DeltaLog, run: list[int], names: pa.ChunkedArray, commits: Set[int]
+    log: DeltaLog, run: list[int], stored: pa.Table, commits: Set[int]
 ) -> dict[int, Restorable]:
     """Return the states of consecutive versions that the log can rebuild from ``commits``."""
     store, events = log.store, EventCollector()
@@ -113,8 +115,9 @@ def _judge_run(
         first -= 1
     scan = log.events(snapshot, first, events)
     lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)
-    gone = ~_present(store, lifetimes.files["path"], names)
-    gone |= ~_present(store, lifetimes.files["vector_file"], names)
+    files = lifetimes.files
+    gone = ~_present(store, files["path"], stored, files["size_bytes"])
+    gone |= ~_present(store, files["vector_file"], stored)
     total = lifetimes.count(np.ones(len(gone), np.bool_))
     missing = lifetimes.count(gone)
     return {
@@ -133,12 +136,12 @@ def _judge(num_files: int, num_gone: int) -> Restorable:
 def _with_untouched(lifetimes: Lifetimes, snapshot: Snapshot) -> Lifetimes:
     """Add the live files without an action in the range: they were always live."""
     known = lifetimes.files["key"].combine_chunks()
-    parts = [lifetimes.files.select(["path", "vector_file"])]
-    for batch in snapshot.file_batches(("path", *KEY_COLUMNS)):
+    parts = [lifetimes.files.select(["path", "vector_file", "size_bytes"])]
+    for batch in snapshot.file_batches(("path", "size_bytes", *KEY_COLUMNS)):
         untouched = batch.filter(pc.invert(pc.is_in(file_keys(batch), value_set=known)))
         vectors = vector_files(untouched["deletion_vector"])
-        parts.append(pa.table({"path": untouched["path"], "vector_file": vectors}))
-    files = pa.concat_tables(parts)
+        parts.append(untouched.select(["path", "size_bytes"]).append_column("vector_file", vectors))
+    files = pa.concat_tables(part.select(parts[0].column_names) for part in parts)
     added = files.num_rows - len(lifetimes.born)
     return Lifetimes(
         lifetimes.first,
@@ -149,16 +152,40 @@ def _with_untouched(lifetimes: Lifetimes, snapshot: Snapshot) -> Lifetimes:
     )
 
 
-def _present(store: Store, logged: pa.ChunkedArray, names: pa.ChunkedArray) -> Flags:
-    """Return whether each file exists, by its name in the log; true if there is no name."""
+def _present(
+    store: Store,
+    logged: pa.ChunkedArray,
+    stored: pa.Table,
+    sizes: pa.ChunkedArray | None = None,
+) -> Flags:
+    """Return whether each file exists, by its name in the log; true if there is no name.
+
+    With ``sizes``, also whether a file below the root has this size.
+    """
     located = locate(store, logged)
-    present = pc.or_(pc.is_in(located, value_set=names), pc.is_null(logged))
+    places = pc.index_in(located, value_set=stored["name"])
+    present = pc.or_(pc.is_valid(places), pc.is_null(logged))
+    if sizes is not None:
+        has_other = pc.not_equal(stored["size_bytes"].take(places), sizes)
+        present = pc.and_(present, pc.invert(pc.fill_null(has_other, False)))
     outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
     if pc.any(outside).as_py():
         elsewhere = pc.unique(logged.filter(outside)).to_pylist()
         found = [info.name for info in store.stat_many(elsewhere) if info is not None]
         present = pc.or_(present, pc.is_in(logged, value_set=pa.array(found, pa.string())))
     return np.asarray(present.to_numpy(), np.bool_).copy()
+
+
+def _list_files(store: Store) -> pa.Table:
+    """Return the names and sizes of all files below the root that a log can contain."""
+    schema = pa.schema([("name", pa.string()), ("size_bytes", pa.int64())])
+    parts = [schema.empty_table()]
+    for tree in store.walk_tree(lambda _: True, facts=True):
+        sizes = dict(zip(tree.files, tree.sizes_bytes, strict=True))
+        names = _utf8(tree.files)
+        columns = [pa.array(names, pa.string()), pa.array(map(sizes.get, names), pa.int64())]
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
 
 
 def list_names(store: Store) -> pa.ChunkedArray:

@@ -54,6 +54,14 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     return builder
 
 
+def give_logged_sizes(table: TableBuilder) -> None:
+    """Let the two removed files have the sizes that the log has."""
+    for add in (line["add"] for line in table.commits[1] if "add" in line):
+        path = Path("events", add["path"])
+        os.truncate(path, add["size"])
+        os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
+
+
 def contents(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
@@ -453,6 +461,7 @@ def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
         rows = json.loads(ran.out)["result"]
         return [(row["restorable"], row["num_files_gone"]) for row in rows]
 
+    give_logged_sizes(table)
     assert states() == [("readable", 0)] * 3
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
     assert states() == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
@@ -464,6 +473,7 @@ def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
 def test_what_is_left_counts_live_and_foreign_files_too(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
+    give_logged_sizes(table)
     live = next(iter(table.state.files.values()))["path"]
     add = {**table.find(live), "path": f"file://{tmp_path}/elsewhere.parquet"}
     table.commit({"add": add})
@@ -473,6 +483,21 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
     found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_is_left_has_the_size_that_the_log_has(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool
+) -> None:
+    """A restore refuses other files."""
+    give_logged_sizes(table)
+    if has_checkpoint:
+        table.checkpoint()
+    live = next(iter(table.state.files.values()))["path"]
+    os.truncate(tmp_path / "events" / live, 100)
+    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
+    found = {row["version"]: row["num_files_gone"] for row in rows}
+    assert found == {2: 1, 1: 1, 0: 0}
 
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "q", "sizeInBytes": 1, "cardinality": 1}
@@ -489,6 +514,7 @@ BAD_VECTOR = {
 def test_versions_before_a_lost_commit_are_judged_by_the_commits_before_it(
     cli: RunCli, table: TableBuilder, tmp_path: Path, has_checkpoint: bool, broken: bytes | None
 ) -> None:
+    give_logged_sizes(table)
     for _ in range(3):
         table.append([{"id": 9, "p": "z"}])
     if has_checkpoint:
