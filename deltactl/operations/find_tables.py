@@ -13,6 +13,7 @@ from typing import Final
 
 from deltactl.errors import NotATableError, StorageError, UsageError
 from deltactl.log.table_probe import LOG_MARKERS, has_log, log_directory
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -125,9 +126,13 @@ def _without_seen(
 
 
 def _may_be_table(store: Store, folder: str) -> bool:
-    """Return whether a directory has a log; one with an empty log counts, and its run fails."""
+    """Return whether a directory has a log, or had one: then the run on it fails.
+
+    It had one if its log is empty, or if it has files of an earlier run of deltactl.
+    """
+    traces = {log_directory(folder), f"{folder}/{OWN_DIR}"}
     try:
-        return is_table(store, folder) or log_directory(folder) in store.list_directories(folder)
+        return is_table(store, folder) or not traces.isdisjoint(store.list_directories(folder))
     except StorageError:
         return True
 

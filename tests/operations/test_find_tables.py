@@ -184,3 +184,10 @@ def test_a_directory_that_cannot_be_read_fails_alone(lake: tuple[str, OpenStore]
     found = find_tables(f"{root}/**", lambda uri: Locked(open_inner(uri)))
     others = [name for name in TABLES if not name.startswith("bronze/deep/")]
     assert found == sorted(f"{root}/{name}" for name in [*others, "bronze/deep"])
+
+
+def test_a_directory_that_lost_its_log_fails_alone(lake: tuple[str, OpenStore]) -> None:
+    root, open_store = lake
+    open_store(f"{root}/silver/lost").put("_deltactl/leases/x.json", b"")
+    expected = ["silver/a", "silver/ab", "silver/lost"]
+    assert find_tables(f"{root}/silver/*", open_store) == [f"{root}/{it}" for it in expected]
