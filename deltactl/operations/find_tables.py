@@ -13,6 +13,7 @@ from typing import Final
 
 from deltactl.errors import NotATableError, StorageError, UsageError
 from deltactl.log.table_probe import LOG_MARKERS, has_log, log_directory
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -128,11 +129,15 @@ def _without_seen(
 def _may_be_table(store: Store, folder: str) -> bool:
     """Return whether a directory has a log, or had one: then the run on it fails.
 
-    It had one if its log is empty, or if it has files of an earlier run of deltactl.
+    It had one if its log is empty, or if it has files of an earlier run of deltactl, but is not the
+    ``--output-root`` of manifests.
     """
-    traces = {log_directory(folder), f"{folder}/{OWN_DIR}"}
     try:
-        return is_table(store, folder) or not traces.isdisjoint(store.list_directories(folder))
+        if is_table(store, folder):
+            return True
+        names = store.list_directories(folder)
+        has_files = f"{folder}/{OWN_DIR}" in names and f"{folder}/{MANIFEST_DIR}" not in names
+        return has_files or log_directory(folder) in names
     except StorageError:
         return True
 

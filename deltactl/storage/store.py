@@ -69,13 +69,14 @@ class Tree:
 
     ``directories`` contains directories, also those that are not entered; on object stores only
     those. ``links`` contains symbolic links, which are in neither of the other lists.
-    ``sizes_bytes`` and ``modified_ms`` are the facts of the files, if they were requested.
+    ``sizes_bytes`` and ``modified_ms`` are the facts of the files, if they were requested;
+    a size is ``None`` if the listing has none.
     """
 
     files: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
-    sizes_bytes: list[int] = field(default_factory=list)
+    sizes_bytes: list[int | None] = field(default_factory=list)
     modified_ms: list[int] = field(default_factory=list)
 
 

@@ -189,5 +189,7 @@ def test_a_directory_that_cannot_be_read_fails_alone(lake: tuple[str, OpenStore]
 def test_a_directory_that_lost_its_log_fails_alone(lake: tuple[str, OpenStore]) -> None:
     root, open_store = lake
     open_store(f"{root}/silver/lost").put("_deltactl/leases/x.json", b"")
+    for name in ("_deltactl/runs/x.json", "_symlink_format_manifest/manifest"):
+        open_store(f"{root}/silver/manifests").put(name, b"")
     expected = ["silver/a", "silver/ab", "silver/lost"]
     assert find_tables(f"{root}/silver/*", open_store) == [f"{root}/{it}" for it in expected]

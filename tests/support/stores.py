@@ -265,7 +265,8 @@ def walked(store: Store, names: list[str], *, facts: bool) -> Tree:
     if not facts:
         return Tree(names)
     found = [info for info in store.stat_many(names) if info is not None]
-    sizes, times = [it.size_bytes for it in found], [it.modified_ms for it in found]
+    sizes: list[int | None] = [it.size_bytes for it in found]
+    times = [it.modified_ms for it in found]
     return Tree([it.name for it in found], sizes_bytes=sizes, modified_ms=times)
 
 

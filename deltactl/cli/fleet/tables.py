@@ -52,7 +52,11 @@ def expand_tables(options: FleetOptions, session: Session) -> tuple[list[str], b
             session.unlisted[shown] = error
             found = {shown: shown}
         for location, address in found.items():
-            tables.setdefault(location, address)
+            # A catalog may have credentials for a name, and commits that the path lacks.
+            if location not in tables or (
+                is_table_name(word) and not is_table_name(tables[location])
+            ):
+                tables[location] = address
     if not tables:
         raise UsageError(
             f"--tables-from {options.tables_from} contains no table",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -45,6 +45,7 @@ class Restorable:
     num_gone: int = 0
 
 
+_STORED = pa.schema([("name", pa.string()), ("size_bytes", pa.int64())])
 _NOT_REBUILDABLE = Restorable(State.GONE)
 
 
@@ -160,31 +161,31 @@ def _present(
 ) -> Flags:
     """Return whether each file exists, by its name in the log; true if there is no name.
 
-    With ``sizes``, also whether a file below the root has this size.
+    With ``sizes``, also whether it has this size.
     """
     located = locate(store, logged)
+    outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
+    if pc.any(outside).as_py():
+        names = pc.unique(logged.filter(outside)).to_pylist()
+        found = [asdict(info) for info in store.stat_many(names) if info is not None]
+        stored = pa.concat_tables([stored, pa.Table.from_pylist(found, schema=_STORED)])
+        located = pc.coalesce(located, logged)
     places = pc.index_in(located, value_set=stored["name"])
     present = pc.or_(pc.is_valid(places), pc.is_null(logged))
     if sizes is not None:
         has_other = pc.not_equal(stored["size_bytes"].take(places), sizes)
         present = pc.and_(present, pc.invert(pc.fill_null(has_other, False)))
-    outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
-    if pc.any(outside).as_py():
-        elsewhere = pc.unique(logged.filter(outside)).to_pylist()
-        found = [info.name for info in store.stat_many(elsewhere) if info is not None]
-        present = pc.or_(present, pc.is_in(logged, value_set=pa.array(found, pa.string())))
     return np.asarray(present.to_numpy(), np.bool_).copy()
 
 
 def _list_files(store: Store) -> pa.Table:
-    """Return the names and sizes of all files below the root that a log can contain."""
-    schema = pa.schema([("name", pa.string()), ("size_bytes", pa.int64())])
-    parts = [schema.empty_table()]
+    """Return all files below the root that a log can contain, with the sizes that are known."""
+    parts = [_STORED.empty_table()]
     for tree in store.walk_tree(lambda _: True, facts=True):
         sizes = dict(zip(tree.files, tree.sizes_bytes, strict=True))
-        names = _utf8(tree.files)
+        names = _utf8([*tree.files, *tree.links])
         columns = [pa.array(names, pa.string()), pa.array(map(sizes.get, names), pa.int64())]
-        parts.append(pa.table(columns, schema=schema))
+        parts.append(pa.table(columns, schema=_STORED))
     return pa.concat_tables(parts)
 
 

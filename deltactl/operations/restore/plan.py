@@ -33,7 +33,7 @@ from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, is_
 
 _CONSTRAINT: Final = "delta.constraints."
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
-_VARCHAR: Final = re.compile(r"varchar\((\d+)\)")
+_CHARS: Final = re.compile(r"(var)?char\((\d+)\)")
 _RULES: Final = ("delta.invariants", "delta.generationExpression")
 
 
@@ -344,7 +344,7 @@ def _find_difference(before: Field, now: Field) -> str | None:
     if _type_changes(before) - _type_changes(now):
         return "no longer lists the earlier types that its files have (delta.typeChanges)"
     if _is_narrowed(before, now):
-        return "has a shorter CHAR or VARCHAR type now"
+        return "has another CHAR or VARCHAR type now, which old values may not fit"
     if before.field_id != now.field_id:
         return "has another column id"
     if before.nullable and not now.nullable:
@@ -364,8 +364,10 @@ def _is_narrowed(before: Field, now: Field) -> bool:
     old, new = (field.metadata.get(_CHAR_TYPE) for field in (before, now))
     if new is None or new == old:
         return False
-    length, limit = _VARCHAR.fullmatch(str(old)), _VARCHAR.fullmatch(str(new))
-    return length is None or limit is None or int(length[1]) > int(limit[1])
+    if _CHARS.sub("", str(old)) != _CHARS.sub("", str(new)):
+        return True
+    pairs = zip(_CHARS.findall(str(old)), _CHARS.findall(str(new)), strict=True)
+    return any(a != b and (not b[0] or int(a[1]) > int(b[1])) for a, b in pairs)
 
 
 def _is_widened(before: Field, now: Field) -> bool:

@@ -217,8 +217,13 @@ def list_removals(store: Store) -> dict[str, RunRecord | None]:
 
     ``None`` is a run with a quarantine, but without a readable journal that has removed files.
     """
-    runs: dict[str, RunRecord | None] = dict.fromkeys(list_quarantines(store))
-    runs |= {run.run_id: run for run in list_runs(store) if run.files_removed != 0}
+    known = {run.run_id: run for run in list_runs(store)}
+    runs: dict[str, RunRecord | None] = {
+        run_id: None
+        for run_id in list_quarantines(store)
+        if run_id not in known and list_quarantine(store, run_id)
+    }
+    runs |= {run_id: run for run_id, run in known.items() if run.files_removed != 0}
 
     def started(run_id: str) -> tuple[str, int]:
         record = runs[run_id]
@@ -234,7 +239,8 @@ def quarantine_name(run_id: str, path: str) -> str:
 
 def list_quarantines(store: Store) -> list[str]:
     """Return the ids of the runs that have a quarantine, oldest first."""
-    return sorted(it.rpartition("/")[2] for it in store.list_directories(QUARANTINE_DIR))
+    names = (it.rpartition("/")[2] for it in store.list_directories(QUARANTINE_DIR))
+    return sorted(name for name in names if _RUN_ID.fullmatch(name))
 
 
 def list_quarantine(store: Store, run_id: str) -> list[str]:
@@ -246,7 +252,8 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
 def find_quarantined(store: Store, paths: Sequence[str]) -> dict[str, str]:
     """Return the run in whose quarantine each file is, also if its journal cannot be read."""
     found: dict[str, str] = {}
-    for run_id in list_quarantines(store):
+    for folder in store.list_directories(QUARANTINE_DIR):
+        run_id = folder.rpartition("/")[2]
         infos = store.stat_many([quarantine_name(run_id, path) for path in paths])
         found |= {path: run_id for path, info in zip(paths, infos, strict=True) if info is not None}
     return found

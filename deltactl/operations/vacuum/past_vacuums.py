@@ -33,7 +33,12 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
     """Return the recorded vacuums that removed missing files, newest first; change nothing."""
     wanted, found = pa.array(missing, pa.string()), []
     try:
-        for run_id, record in list_removals(store).items():
+        removals = list_removals(store)
+    except DeltactlError as error:
+        warn(f"it is not known which vacuum removed the files: {error.message}")
+        return ()
+    for run_id, record in removals.items():
+        try:
             _, files = read_run(store, run_id)
             names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
             if not len(names):
@@ -43,8 +48,8 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
             back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
             started_ms = None if record is None else record.started_ms
             found.append(PastVacuum(run_id, started_ms, len(names), back))
-    except DeltactlError as error:
-        warn(f"it is not known which vacuum removed the files: {error.message}")
+        except DeltactlError as error:
+            warn(f"it is not known whether vacuum {run_id} removed the files: {error.message}")
     return tuple(found)
 
 

@@ -178,7 +178,8 @@ def _read_record(store: Store, run_id: str, context: RunContext) -> RunRecord | 
     except DeltactlError as error:
         context.warn(
             f"the files in quarantine of run {run_id} are kept: {error.message}. To move them "
-            f"back, run `deltactl vacuum {shlex.quote(store.uri)} --undo {shlex.quote(run_id)}`"
+            f"back, run `deltactl vacuum {shlex.quote(store.uri)} --undo {run_id}`. If nobody "
+            f"needs them, delete {quarantine_name(run_id, '')}"
         )
         return None
 

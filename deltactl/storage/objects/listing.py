@@ -42,7 +42,8 @@ def _in_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _add_facts(part: Tree, files: Sequence[Entry]) -> Tree:
-    part.sizes_bytes = [int(entry.get("size") or 0) for entry in files]
+    sizes = [entry.get("size") for entry in files]
+    part.sizes_bytes = [None if size is None else int(size) for size in sizes]
     part.modified_ms = [_modified_ms(entry) for entry in files]
     return part
 

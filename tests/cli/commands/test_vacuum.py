@@ -500,6 +500,22 @@ def test_what_is_left_has_the_size_that_the_log_has(
     assert found == {2: 1, 1: 1, 0: 0}
 
 
+def test_what_is_left_follows_links_and_looks_at_files_elsewhere(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    give_logged_sizes(table)
+    linked, elsewhere = [add["path"] for add in table.state.files.values()]
+    (tmp_path / "events" / linked).rename(tmp_path / "x.parquet")
+    (tmp_path / "events" / linked).symlink_to(tmp_path / "x.parquet")
+    os.truncate(tmp_path / "events" / elsewhere, 100)
+    url = f"file://{tmp_path}/away.parquet"
+    (tmp_path / "events" / elsewhere).rename(tmp_path / "away.parquet")
+    table.commit({"add": {**table.find(elsewhere), "path": url}})
+    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
+    found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
+    assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+
+
 VECTOR = {"storageType": "u", "pathOrInlineDv": "q", "sizeInBytes": 1, "cardinality": 1}
 BAD_VECTOR = {
     "path": "x", "partitionValues": {"p": "x"}, "size": 1, "modificationTime": 1,

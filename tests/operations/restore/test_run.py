@@ -536,9 +536,14 @@ FACTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "shorter varchar": (
         {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"},
         {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"},
-        "shorter CHAR or VARCHAR",
+        "another CHAR or VARCHAR",
     ),
-    "a varchar since then": ({}, {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}, "shorter CHAR"),
+    "a varchar since then": ({}, {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}, "another CHAR"),
+    "a longer char": (
+        {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"},
+        {"__CHAR_VARCHAR_TYPE_STRING": "char(9)"},
+        "another CHAR",
+    ),
 }
 
 
@@ -564,11 +569,16 @@ def test_files_that_a_column_was_changed_after_are_refused(change: str) -> None:
 
 @pytest.mark.parametrize(
     ("before", "now"),
-    [(9, 10), (9, 9), (9, None)],
+    [
+        ("varchar(9)", "varchar(10)"),
+        ("varchar(9)", None),
+        ("char(9)", "varchar(9)"),
+        ("array<varchar(9)>", "array<varchar(10)>"),
+    ],
 )
-def test_files_of_a_shorter_varchar_fit(before: int, now: int | None) -> None:
+def test_files_of_a_shorter_varchar_fit(before: str, now: str | None) -> None:
     builder = partitioned()
-    facts = [{"__CHAR_VARCHAR_TYPE_STRING": f"varchar({it})"} if it else {} for it in (before, now)]
+    facts = [{"__CHAR_VARCHAR_TYPE_STRING": it} if it else {} for it in (before, now)]
     version = swap_facts(builder, *facts)
     assert restore(builder.store, version, where="p = 'a'").version_after is not None
 

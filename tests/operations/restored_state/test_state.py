@@ -252,14 +252,18 @@ def test_the_last_mark_of_a_dropped_identity_column_comes_back(is_lost: bool) ->
     assert any("identity columns or row ids may get" in text for text in said) == is_lost
 
 
-@pytest.mark.parametrize("mark", [None, 2])
-def test_the_last_mark_from_before_a_table_was_replaced_comes_back(mark: int | None) -> None:
+@pytest.mark.parametrize(("mark", "table_id"), [(None, "other"), (2, "other"), (1, None)])
+def test_the_last_mark_from_before_a_table_was_replaced_comes_back(
+    mark: int | None, table_id: str | None
+) -> None:
+    """Also if Spark restored an earlier version, with its mark."""
     builder = memory_table(identity(2), Column("b"))
     builder.append([{"id": 1}])
     builder.change_metadata(columns=[identity(5), Column("b")])
     builder.append([{"id": 5}])
-    replaced = memory_table(identity(mark), Column("b")).metadata_action(id="other")
-    builder.commit(replaced)
+    changed = memory_table(identity(mark), Column("b")).metadata_action()
+    table_id = table_id or bodies(builder.store, 0, "metaData")[0]["id"]
+    builder.commit({"metaData": {**changed["metaData"], "id": table_id}})
     restore(builder.store, 1)
     (metadata,) = bodies(builder.store, 5, "metaData")
     field = json.loads(metadata["schemaString"])["fields"][0]

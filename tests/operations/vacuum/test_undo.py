@@ -30,7 +30,13 @@ from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
-from deltactl.operations.vacuum.journal import RunRecord, list_runs, quarantine_name, write_record
+from deltactl.operations.vacuum.journal import (
+    RunRecord,
+    list_runs,
+    quarantine_name,
+    write_files,
+    write_record,
+)
 from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
@@ -466,6 +472,32 @@ def test_quarantined_files_come_back_without_a_journal(
     assert set(undo_vacuum(scene.store, "last" if is_last else run_id).restored) == gone
     assert gone <= scene.names()
     assert not any("quarantine" in name for name in own_files(scene))
+
+
+@pytest.mark.parametrize("name", ["backup", "20990101T000000Z-0a"])
+def test_directories_that_no_run_filled_are_not_the_last_run(tmp_path: Path, name: str) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")])
+    record = RunRecord("20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 3)
+    write_record(builder.store, record)
+    files = pa.table({"path": ["x"]})
+    write_files(builder.store, f"_deltactl/vacuum/{record.run_id}/plan.parquet", files)
+    builder.store.put(quarantine_name(record.run_id, "x"), b"old")
+    (tmp_path / "_deltactl/quarantine" / name).mkdir()
+    if name == "backup":
+        builder.store.put(quarantine_name(name, "x"), b"old")
+    assert undo_vacuum(builder.store, "last").restored == ("x",)
+
+
+def test_a_damaged_journal_does_not_hide_other_runs() -> None:
+    scene, gone = scene_with_work()
+    first = str(scene.vacuum(quarantine=True).run_id)
+    scene.plant(30, "p=b/orphan.parquet")
+    second = str(scene.vacuum().run_id)
+    spoil_plan(scene, second)
+    told: list[str] = []
+    found = find_past_vacuums(scene.store, sorted(gone), told.append)
+    assert [it.run_id for it in found] == [first]
+    assert [second in text for text in told] == [True]
 
 
 @pytest.mark.parametrize("spoil", [spoil_state, set_text_as_end, delete_journal])
