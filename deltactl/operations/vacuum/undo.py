@@ -74,8 +74,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     """Restore the files that a run removed; ``last`` is the newest run that removed any.
 
     Files come from the quarantine (also if the journal of the run is damaged), or from object
-    versions kept by the store. An existing file is
-    never replaced. The log is not changed. Later vacuums keep the files for the retention again.
+    versions kept by the store. An existing file is never replaced. The log is not changed. Later
+    vacuums keep the files for the retention again.
 
     Raises:
         DeltactlError: there is no such run.
