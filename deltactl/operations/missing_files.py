@@ -21,8 +21,8 @@ from deltactl.engine.base import Task
 from deltactl.errors import CommitDamagedError, DeltactlError, InterruptedRunError, SafetyError
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.log.table_probe import has_log
-from deltactl.operations.history.restorable import list_names
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.stored_files import list_names
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
 from deltactl.storage.names import is_absolute_name, is_local_uri
 from deltactl.storage.open import open_store

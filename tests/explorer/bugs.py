@@ -34,11 +34,11 @@ from deltactl.operations.optimize import rewrite_commit
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.restored_state import RestoreCommit
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.stored_files import Listing
 from deltactl.operations.vacuum import horizon as vacuum_horizon
 from deltactl.operations.vacuum import kept_files as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
-from deltactl.operations.vacuum.candidates import Listing
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.run import VacuumReport
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR

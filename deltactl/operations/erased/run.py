@@ -23,7 +23,7 @@ from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import find_sought
 from deltactl.operations.erased.tasks import SearchSpec
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.candidates import list_facts
+from deltactl.operations.stored_files import list_facts
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store

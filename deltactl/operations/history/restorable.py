@@ -20,6 +20,7 @@ from deltactl.log.physical_names import locate
 from deltactl.log.rebuildable import split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
+from deltactl.operations.stored_files import list_facts
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
 
@@ -180,22 +181,8 @@ def _present(
 
 def _list_files(store: Store) -> pa.Table:
     """Return all files below the root that a log can contain, with the sizes that are known."""
-    parts = [_STORED.empty_table()]
-    for tree in store.walk_tree(lambda _: True, facts=True):
-        sizes = dict(zip(tree.files, tree.sizes_bytes, strict=True))
-        names = _utf8([*tree.files, *tree.links])
-        columns = [pa.array(names, pa.string()), pa.array(map(sizes.get, names), pa.int64())]
-        parts.append(pa.table(columns, schema=_STORED))
-    return pa.concat_tables(parts)
-
-
-def list_names(store: Store) -> pa.ChunkedArray:
-    """Return the names of all files below the root that a log can contain."""
-    return pa.chunked_array([pa.array(_utf8(b), pa.string()) for b in store.walk()], pa.string())
-
-
-def _utf8(names: list[str]) -> list[str]:
-    """Return the names that are valid UTF-8: a log can contain only those."""
-    return [
-        name for name in names if name.isascii() or name.encode("utf-8", "ignore").decode() == name
-    ]
+    listing = list_facts(store)
+    assert listing.facts is not None  # requested
+    files = pa.table([listing.files, listing.facts["size_bytes"]], schema=_STORED)
+    links = [pa.array(listing.links, pa.string()), pa.nulls(len(listing.links), pa.int64())]
+    return pa.concat_tables([files, pa.table(links, schema=_STORED)])

@@ -14,7 +14,8 @@ from deltactl.log.file_kinds import log_file_kinds
 from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.file_sizes import sum_groups
 from deltactl.operations.storage.report import Reason, Use
-from deltactl.operations.vacuum.candidates import FOREIGN, HIDDEN, LINKED, Listing, Sorting
+from deltactl.operations.stored_files import Listing
+from deltactl.operations.vacuum.candidates import FOREIGN, HIDDEN, LINKED, Sorting
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.vacuum_names import below_mask, change_data_mask, vector_mask

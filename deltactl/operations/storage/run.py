@@ -19,7 +19,8 @@ from deltactl.operations.storage.expiry import find_expiry
 from deltactl.operations.storage.options import StorageOptions
 from deltactl.operations.storage.reasons import find_reasons, has_role, sum_reasons
 from deltactl.operations.storage.report import Reason, StorageReport, Use
-from deltactl.operations.vacuum.candidates import Listing, Sorting, list_facts
+from deltactl.operations.stored_files import Listing, list_facts
+from deltactl.operations.vacuum.candidates import Sorting
 from deltactl.operations.vacuum.kept_files import OtherTables, reads_iceberg
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.planner import Planner

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.operations.stored_files import FACTS, Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR, TABLE_MARKERS
 from deltactl.protocol.vacuum_names import (
@@ -30,9 +30,6 @@ from deltactl.storage.store import Store
 
 REASONS = ("tombstone", "orphan", "deletion vector", "change data")
 TOMBSTONE, ORPHAN, DELETION_VECTOR, CHANGE_DATA = REASONS
-
-FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
-"""A stored file: name under the root, bytes, modification time (ms since 1970)."""
 
 CANDIDATES = FACTS.append(pa.field("reason", pa.string()))
 """A removable file: name, bytes, modification time (ms), and one of ``REASONS``."""
@@ -51,8 +48,6 @@ WAITING = "past the retention by this machine's clock only"
 UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED)
 # Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, LEASED, RESTORED, FOREIGN, LINKED, MANIFEST)
-
-_STAT_NAMES = 16_384
 
 
 @dataclass(slots=True)
@@ -208,107 +203,6 @@ def _locate_line(store: Store, line: str) -> set[str]:
     except StorageError:
         return set()  # another scheme: the file is on other storage
     return {name for name in located if name}
-
-
-@dataclass(slots=True)
-class Listing:
-    """Names of files and directories under the root; the table's hidden directories are skipped.
-
-    ``non_utf8`` counts names that are not UTF-8, which no log can contain. ``facts`` has the
-    columns ``size_bytes`` and ``modified_ms`` of the files, if they were requested.
-    """
-
-    files: pa.ChunkedArray
-    directories: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
-    non_utf8: int = 0
-    facts: pa.Table | None = None
-
-    def rows(self) -> pa.Table:
-        """Return the files as rows: ``path``; with facts, also these and ``position``."""
-        names = pa.table({"path": self.files})
-        if self.facts is None:
-            return names
-        position = pa.array(np.arange(len(self.files), dtype=np.int32))
-        facts = {name: self.facts[name] for name in self.facts.column_names}
-        return pa.table({"path": self.files, **facts, "position": position})
-
-
-def list_files(store: Store, hidden: HiddenRule) -> Listing:
-    """List all names that a vacuum may consider.
-
-    Raises:
-        StorageError: a directory cannot be listed.
-    """
-
-    def enter(directory: str) -> bool:
-        return not hidden.hides_part(directory.rpartition("/")[2])
-
-    listing = Listing(pa.chunked_array([], pa.string()))
-    chunks: list[pa.Array] = []
-    for part in store.walk_tree(enter):
-        chunks.append(_to_array(part.files, listing))
-        listing.directories += _only_utf8(part.directories, listing)
-        listing.links += _only_utf8(part.links, listing)
-    listing.files = pa.chunked_array(chunks, pa.string())
-    return listing
-
-
-def list_facts(store: Store) -> Listing:
-    """List all files with their facts, also those that no vacuum may consider.
-
-    Raises:
-        StorageError: a directory cannot be listed.
-    """
-    listing = Listing(pa.chunked_array([], pa.string()))
-    chunks = [FACTS.empty_table()]
-    for part in store.walk_tree(lambda directory: True, facts=True):
-        columns = part.files, part.sizes_bytes, part.modified_ms
-        try:
-            chunks.append(pa.table(list(map(pa.array, columns, FACTS.types)), schema=FACTS))
-        except UnicodeEncodeError:
-            rows = (it for it in zip(*columns, strict=True) if _only_utf8(it[:1], listing))
-            named = [dict(zip(FACTS.names, row, strict=True)) for row in rows]
-            chunks.append(pa.Table.from_pylist(named, FACTS))
-        listing.directories += _only_utf8(part.directories, listing)
-        listing.links += _only_utf8(part.links, listing)
-    facts = pa.concat_tables(chunks)
-    listing.files, listing.facts = facts["path"], facts.drop_columns("path")
-    return listing
-
-
-def _to_array(names: list[str], listing: Listing) -> pa.Array:
-    try:
-        return pa.array(names, pa.string())
-    except UnicodeEncodeError:
-        return pa.array(_only_utf8(names, listing), pa.string())
-
-
-def _only_utf8(names: Iterable[str], listing: Listing) -> list[str]:
-    kept = []
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            listing.non_utf8 += 1
-        else:
-            kept.append(name)
-    return kept
-
-
-def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:
-    """Return the facts of existing files, columns of :data:`FACTS`."""
-    tables = [FACTS.empty_table()]
-    for start in range(0, len(names), _STAT_NAMES):
-        found = store.stat_many(names.slice(start, _STAT_NAMES).to_pylist())
-        present = [info for info in found if info is not None]
-        columns = [
-            pa.array([info.name for info in present], pa.string()),
-            pa.array([info.size_bytes for info in present], pa.int64()),
-            pa.array([info.modified_ms for info in present], pa.int64()),
-        ]
-        tables.append(pa.table(columns, schema=FACTS))
-    return pa.concat_tables(tables)
 
 
 def parent_directories(names: pa.ChunkedArray) -> set[str]:

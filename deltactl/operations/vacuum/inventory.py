@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
 from deltactl.operations.output_files import ensure_replaceable
-from deltactl.operations.vacuum.candidates import Listing, stat_files
+from deltactl.operations.stored_files import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.local.uris import uri_to_path

@@ -18,6 +18,7 @@ from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.stored_files import Listing, list_files
 from deltactl.operations.vacuum.candidates import (
     CONVERTED,
     HIDDEN,
@@ -25,12 +26,10 @@ from deltactl.operations.vacuum.candidates import (
     UNKNOWN,
     WAITING,
     Filters,
-    Listing,
     Sorting,
     empty_directories,
     find_links,
     find_tables,
-    list_files,
     parent_directories,
 )
 from deltactl.operations.vacuum.horizon import find_horizon

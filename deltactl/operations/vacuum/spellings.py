@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.operations.vacuum.candidates import Listing, stat_files
+from deltactl.operations.stored_files import Listing, stat_files
 from deltactl.operations.vacuum.kept_files import Kept, Role
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of
