@@ -32,6 +32,7 @@ from deltactl.operations.maintain.options import MaintainOptions, Spending, Stop
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
+from deltactl.storage.open import canonical_uri
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -205,13 +206,13 @@ def maintain_tables(
 ) -> MaintainReport:
     """Do the most useful work on some tables, within a budget; see ``docs/maintain.md``.
 
-    Each address occurs once. In a dry run, deltactl only observes and decides; it writes nothing.
+    No two addresses are of one table. In a dry run, deltactl only observes and decides; it writes nothing.
 
     Raises:
         UsageError: there is no table, or a table is given twice.
         Exception: that of ``on_progress``; no action begins after it.
     """
-    if not tables or len(set(tables)) < len(tables):
+    if not tables or len({*map(canonical_uri, tables)}) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")
     run = Maintenance(options, context.clock)
     context, failures = _stop_on_failure(context)

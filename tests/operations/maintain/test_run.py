@@ -595,11 +595,12 @@ def test_a_report_of_tables_has_each_result_and_each_error(tmp_path: Path) -> No
     assert found["note"] is None
 
 
-def test_no_table_and_twice_the_same_are_refused() -> None:
+@pytest.mark.parametrize(
+    "tables", [[], ["/a", "/a"], ["/a", "file:///a/"], ["s3a://b/a", "s3://b/a"]]
+)
+def test_no_table_and_twice_the_same_are_refused(tables: list[str]) -> None:
     with pytest.raises(UsageError):
-        deltactl.maintain([])
-    with pytest.raises(UsageError):
-        deltactl.maintain(["/a", "/a"])
+        deltactl.maintain(tables)
 
 
 def test_what_is_asked_of_a_store(tmp_path: Path) -> None:
