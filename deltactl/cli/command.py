@@ -129,7 +129,7 @@ class Command(TyperCommand):
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         if ctx.params.get("policy") is not None:
-            session.settings.put_first(Path(ctx.params["policy"]))
+            session.settings.put_first(Path(ctx.params["policy"]), self.name or "")
         if self.explains_settings:
             session.wrong_settings = session.settings.ignore_wrong_files(
                 self.name or "", self.settings, self.all_settings

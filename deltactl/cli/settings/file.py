@@ -125,13 +125,20 @@ class Settings:
         self._environ, self._commands = environ, commands
         self._first: list[ConfigSource] = []
 
-    def put_first(self, path: Path) -> None:
-        """Give the settings of a file priority over the environment and other files.
+    def put_first(self, path: Path, command: str) -> None:
+        """Give a command's settings of a file priority over the environment and other files.
 
         Raises:
-            UsageError: it cannot be understood.
+            UsageError: it cannot be understood, or all of its sections are of other commands.
         """
-        self._first.append(load_config_file(path, self._commands))
+        file = load_config_file(path, self._commands)
+        others = {*self._commands} - {command, SECTION}
+        if file.content and file.content.keys() <= others:
+            raise UsageError(
+                f"{path}: has no setting of {command}",
+                hint=f"Write the settings under [{command}].",
+            )
+        self._first.append(file)
 
     @cached_property
     def _files(self) -> list[ConfigSource]:
