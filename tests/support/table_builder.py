@@ -307,14 +307,8 @@ class TableBuilder:
         add = self.find(path)
         kept = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId")
         body = {key: add[key] for key in (*kept, "defaultRowCommitVersion") if key in add}
-        return {
-            "remove": {
-                **body,
-                "deletionTimestamp": self._now_ms,
-                "dataChange": data_change,
-                "extendedFileMetadata": True,
-            }
-        }
+        facts = {"deletionTimestamp": self._now_ms, "dataChange": data_change}
+        return {"remove": {**body, **facts, "extendedFileMetadata": True}}
 
     def find(self, path: str) -> Action:
         """The live add of a path."""
@@ -337,9 +331,8 @@ class TableBuilder:
         if kind == "i":
             vector["pathOrInlineDv"] = z85(payload + bytes(-len(payload) % 4))
         else:
-            identifier = uuid.UUID(
-                int=0xABCDEF << 64 | zlib.crc32(f"{path}{sorted(gone)}".encode())
-            )
+            digest = zlib.crc32(f"{path}{sorted(gone)}".encode())
+            identifier = uuid.UUID(int=0xABCDEF << 64 | digest)
             name = f"deletion_vector_{identifier}.bin"
             framed = struct.pack(">i", len(payload)) + payload
             self.store.put(name, b"\1" + framed + struct.pack(">I", zlib.crc32(payload)))
@@ -419,21 +412,20 @@ class TableBuilder:
         base = f"{LOG}/{version:020d}.checkpoint"
         identifier = uuid.UUID(int=version + 1, version=4)
         marker = {"checkpointMetadata": {"version": version, "tags": {}}}
+        everything = [*heads, *files]
         if kind == "classic":
-            self.store.put(f"{base}.parquet", checkpoint_parquet([*heads, *files]))
+            self.store.put(f"{base}.parquet", checkpoint_parquet(everything))
         elif kind == "multipart":
-            everything = [*heads, *files]
             for part in range(parts):
                 name = f"{base}.{part + 1:010d}.{parts:010d}.parquet"
                 self.store.put(name, checkpoint_parquet(everything[part::parts]))
         elif kind == "v2-inline":
-            self.store.put(f"{base}.{identifier}.json", encode_lines([marker, *heads, *files]))
+            self.store.put(f"{base}.{identifier}.json", encode_lines([marker, *everything]))
         else:
             sidecars = []
             for part in range(parts):
-                name = (
-                    f"{version:020d}.checkpoint.{part + 1:010d}.{parts:010d}.{identifier}.parquet"
-                )
+                place = f"{part + 1:010d}.{parts:010d}.{identifier}"
+                name = f"{version:020d}.checkpoint.{place}.parquet"
                 data = checkpoint_parquet(files[mixed + part :: parts], ("add", "remove"))
                 self.store.put(f"{LOG}/_sidecars/{name}", data)
                 body = {"path": name, "sizeInBytes": len(data), "modificationTime": START_MS}
@@ -472,9 +464,8 @@ class TableBuilder:
             self.store.put(f"{LOG}/{first:020d}.{last:020d}.compacted.json", encode_lines(actions))
 
     def hint(self, version: int) -> None:
-        self.store.put(
-            f"{LOG}/_last_checkpoint", json.dumps({"version": version, "size": 1}).encode()
-        )
+        data = json.dumps({"version": version, "size": 1})
+        self.store.put(f"{LOG}/_last_checkpoint", data.encode())
 
     def forget_commits(self, before: int) -> None:
         """Delete the commits below a version, as log cleanup does."""
@@ -483,9 +474,8 @@ class TableBuilder:
 
 READER_FEATURES = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
-    "v2Checkpoint",
-    "vacuumProtocolCheck", "variantType", "variantShredding", "catalogManaged", "notYetInvented",
-    "geospatial", "geospatial-dev", "timestampNanos",
+    "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantShredding", "catalogManaged",
+    "notYetInvented", "geospatial", "geospatial-dev", "timestampNanos",
 })  # fmt: skip
 
 
