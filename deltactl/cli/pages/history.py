@@ -223,15 +223,17 @@ def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
 def describe_version_at(found: VersionAt, asked_ms: int, now_ms: int) -> Iterator[Section]:
     """Return which version was current at a time."""
     row, after = found.row, found.next_row
+    or_lost = ""
     if after is None:
         until = "now: it is the latest version"
     elif after["timestamp"] is None:
+        or_lost = ", or a missing one,"
         until = f"unknown: the commit of version {after['version']} is missing"
     else:
         until = f"{format_instant(after['timestamp'], now_ms)}, version {after['version']}"
     asked = format_timestamp(asked_ms)
     yield Section(
-        (Tone.GOOD(f"version {row['version']}"), f" was current at {asked}"),
+        (Tone.GOOD(f"version {row['version']}"), f"{or_lost} was current at {asked}"),
         facts=[("until", until)],
     )
     yield from describe_commit(row, now_ms)

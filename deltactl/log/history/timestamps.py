@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.errors import CorruptLogError, VersionNotFoundError, Warn, hint_at_versions
+from deltactl.errors import (
+    CorruptLogError,
+    LogGapError,
+    VersionNotFoundError,
+    Warn,
+    hint_at_versions,
+)
 from deltactl.log.commits.contents import (
     CommitReader,
     find_actions,
@@ -74,6 +80,8 @@ def resolve_timestamp(
 
     Raises:
         VersionNotFoundError: the time is before the oldest commit in the log, or after the latest.
+        LogGapError: the next commit is missing, so its version may have been the current one.
+            With ``allow_later``, the version before the gap is returned.
     """
     versions = sorted(listing.commits)
     if not versions:
@@ -113,7 +121,22 @@ def resolve_timestamp(
     if chosen is not timed:
         known = dict(zip(chosen[position - 1 :], times[position - 1 :], strict=True))
         _warn_of_late_times(listing, known, timestamp_ms, warn)
+    if not allow_later:
+        _ensure_next_commit(listing, chosen[position - 1], timestamp_ms, reader.store.uri)
     return chosen[position - 1]
+
+
+def _ensure_next_commit(listing: LogListing, found: int, timestamp_ms: int, where: str) -> None:
+    later = min((version for version in listing.commits if version > found), default=found + 1)
+    if later == found + 1:
+        return
+    lost = f"{found + 1}" if later == found + 2 else f"{found + 1} to {later - 1}"
+    raise LogGapError(
+        f"it is unknown which version of {where} was current at {format_timestamp(timestamp_ms)}: "
+        f"it is after version {found} and before version {later}, and the log has no commit of "
+        f"version {lost}",
+        hint=hint_at_versions(where),
+    )
 
 
 def _warn_of_late_times(

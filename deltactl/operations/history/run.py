@@ -133,8 +133,13 @@ def version_at(log: DeltaLog, timestamp_ms: int) -> VersionAt:
     row = next((row for row in rows if row["version"] == version), None)
     if row is None:
         raise _vanished(version)
-    is_last = rows[0]["version"] == version
-    return VersionAt(newest.latest_version, row, None if is_last else rows[0])
+    after = None if rows[0]["version"] == version else rows[0]
+    if after is not None and after["timestamp"] is None:
+        log.warn(
+            f"the commit of version {after['version']} is missing: perhaps this version, or a "
+            f"later missing one, was current at {format_timestamp(timestamp_ms)}"
+        )
+    return VersionAt(newest.latest_version, row, after)
 
 
 def _search_in_commit_timestamps(log: DeltaLog, timestamp_ms: int) -> int | None:

@@ -216,6 +216,14 @@ def test_at_shows_the_version_that_was_current(cli: RunCli, incident: str) -> No
     assert "is before the first commit in the log" in before.err
 
 
+def test_at_says_that_a_missing_version_may_have_been_current(cli: RunCli, incident: str) -> None:
+    log_path(Path(incident), 3).unlink()
+    ran = cli("describe-history", incident, "--at", "2023-11-14 22:13:23")
+    assert ran.out.startswith("version 2, or a missing one, was current at 2023-")
+    assert "until  unknown: the commit of version 3 is missing" in ran.out
+    assert "perhaps this version, or a later missing one, was current" in ran.err
+
+
 def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
     write_log(tmp_path, 1)
     write_commit(

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from deltactl.errors import CorruptLogError, VersionNotFoundError
+from deltactl.errors import CorruptLogError, LogGapError, VersionNotFoundError
 from deltactl.log.history.timestamps import file_times
 from deltactl.log.listing import list_log
 from deltactl.table import Table, TableWarning
@@ -40,6 +40,18 @@ def test_travel_by_the_times_of_files() -> None:
         table.snapshot(timestamp=at(999))
     with pytest.raises(VersionNotFoundError, match="after the latest commit"):
         table.snapshot(timestamp=at(5001))
+
+
+@pytest.mark.parametrize("features", [[], ["inCommitTimestamp"]])
+def test_a_time_before_which_a_commit_is_missing_has_no_version(features: list[str]) -> None:
+    times = [START_MS + number * 1001 - 1 for number in range(1, 6)]
+    builder, table = build(times, *features)
+    builder.checkpoint(4)
+    builder.store.delete_many([commit_path(2)])
+    assert table.snapshot(timestamp=at(times[4])).version == 4
+    for time in (times[1] + 1, times[2] + 1):
+        with pytest.raises(LogGapError, match="after version 1 and before version 3"):
+            table.snapshot(timestamp=at(time))
 
 
 def test_a_commit_that_was_copied_makes_later_ones_late() -> None:
