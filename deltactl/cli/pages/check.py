@@ -25,7 +25,8 @@ _LOG_FILES = {
 
 def describe_check(report: CheckReport) -> Iterator[Section]:
     """Return the findings by code, then what was checked and what was not."""
-    where = "the log" if report.version is None else f"version {report.version}"
+    versions = "all versions up to" if report.options.all_versions else "version"
+    where = "the log" if report.version is None else f"{versions} {report.version}"
     if report.is_sound:
         yield Section((Tone.GOOD("No problems found"), f" in {where}"))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -68,10 +68,14 @@ _AWAY: Final = (
 
 @dataclass(slots=True)
 class Findings:
-    """Collect findings and notes; a note says which part could not be checked, and why."""
+    """Collect findings and notes; a note says which part could not be checked, and why.
+
+    ``repairs`` has repairs by file, where those of the codes do not apply.
+    """
 
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    repairs: dict[str, str] = field(default_factory=dict)
     _tables: list[pa.Table] = field(default_factory=list)
 
     def add(
@@ -92,11 +96,8 @@ class Findings:
         """Return whether one of the codes was found by :meth:`add`."""
         return any(row[0] in codes for row in self.rows)
 
-    def finish(self, store: Store, lost: Collection[str] = ()) -> pa.Table:
-        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file.
-
-        ``lost`` are checkpoints that no other file of the log can rebuild.
-        """
+    def finish(self, store: Store) -> pa.Table:
+        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
         codes = list(load_findings().values())
         names = pa.array([code.name for code in codes])
@@ -104,8 +105,7 @@ class Findings:
         repairs = _replace_repairs(
             found, _repairs(codes, found["file"], positions, store.uri), store
         )
-        for name in lost:
-            text = f"cannot be repaired: restore {name}, or the commits before it, from a backup"
+        for name, text in self.repairs.items():
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
         described = pa.table(
             [

@@ -278,12 +278,15 @@ class _Run:
             "all_versions": self.options.all_versions,
         }
 
-    def _find_lost(self) -> set[str]:
-        """Return the wrong checkpoints that the other files of the log cannot rebuild."""
+    def _note_lost(self) -> None:
+        """Find the wrong checkpoints that the other files of the log cannot rebuild."""
         codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
         names = {file for code, _, file, _ in self.findings.rows if code in codes}
         wrong = frozenset(it for it in self.log.checkpoints if it.names[0] in names)
-        return find_lost(self.log, wrong)
+        for name in find_lost(self.log, wrong):
+            self.findings.repairs[name] = (
+                f"cannot be repaired: restore {name}, or the commits before it, from a backup"
+            )
 
     def _report(
         self,
@@ -292,13 +295,14 @@ class _Run:
         unsupported: str | None = None,
     ) -> CheckReport:
         engine = engine or self.context.engine
+        self._note_lost()
         return CheckReport(
             version=None if snapshot is None else snapshot.version,
             options=self.options,
             engine=engine.name,
             engine_reason=engine.reason,
             counts=self.counts,
-            findings=self.findings.finish(self.log.store, self._find_lost()),
+            findings=self.findings.finish(self.log.store),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )

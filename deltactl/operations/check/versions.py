@@ -6,6 +6,7 @@ Files".
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.protocol import Readable, check_protocol
 from deltactl.operations.check.state import PARTITION_COLUMNS, check_partitions
 from deltactl.operations.check.tasks import BATCH
+from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 
 _COLUMNS: Final = tuple(BATCH.names[:-1])
@@ -194,12 +196,19 @@ def check_last_checkpoint(
     log: DeltaLog, broken: frozenset[Checkpoint], findings: Findings, *, strict: bool
 ) -> None:
     """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
-    verdict = check_hint(log, broken)
+    verdict, where = check_hint(log, broken), shlex.quote(log.uri)
     if verdict.problem is not None and verdict.is_ahead:
         version = log.latest_version + 1
         file = DeltaLog.commit_file(version)
         findings.add("LOG_GAP", verdict.problem, version=version, file=file)
+        if not log.files_ahead:  # no other file proves that there was such a version
+            findings.repairs[file] = (
+                "restore the newest commits from a backup. If there never were such commits, run "
+                f"`deltactl check {where} --fix last-checkpoint`"
+            )
     elif verdict.problem is not None:
+        if broken:  # the other fix refuses until the checkpoint is repaired
+            findings.repairs[HINT_NAME] = f"deltactl checkpoint {where} --repair"
         _add_optional(
             findings,
             ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
@@ -224,7 +233,10 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
     if strict:
         findings.rows.append(row)
     else:
-        findings.note(f"{row[3]}; readers do not need this file")
+        findings.note(
+            f"{row[3]}; readers do not need this file. With {option('checkpoints')}, this is a "
+            "finding"
+        )
 
 
 def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, int]]:

@@ -364,6 +364,18 @@ def test_what_readers_do_without_is_a_note_unless_asked_for() -> None:
     assert codes(check(builder.store, checkpoints=True)) == ["CHECKSUM_WRONG", "HINT_WRONG"]
 
 
+def test_a_hint_of_a_broken_checkpoint_is_repaired_with_it() -> None:
+    builder = table()
+    builder.checkpoint(4)
+    builder.hint(4)
+    name = f"{LOG}/{4:020d}.checkpoint.parquet"
+    builder.store.put(name, builder.store.read(name)[:-20])
+    report = check(builder.store, checkpoints=True)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE", "HINT_WRONG"]
+    repair = f"deltactl checkpoint {builder.store.uri} --repair"
+    assert report.findings["repair"].to_pylist() == [repair] * 2
+
+
 def test_a_depth_finds_what_it_looks_at() -> None:
     builder = table()
     lengthen_a_file(builder)
