@@ -36,10 +36,8 @@ def write(folder: Path, files: int) -> None:
 
 
 @pytest.mark.xdist_group("azurite")
-def test_tables_on_this_machine(
-    unity: UnityServer, options: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.getbasetemp() / "unity0" / "local"
+def test_tables_on_this_machine(unity: UnityServer, options: dict[str, str]) -> None:
+    folder = unity.folder / "local"
     write(folder, 3)
     unity.add_table("main.sales.local", folder.as_uri(), *COLUMNS)
     table = Table("uc://main.sales.local", options)
@@ -79,11 +77,9 @@ def test_signatures_of_the_server_open_azurite(
 
 
 @pytest.mark.xdist_group("azurite")
-def test_register(
-    unity: UnityServer, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_register(unity: UnityServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_HOST", unity.address)
-    folder = tmp_path_factory.getbasetemp() / "unity0" / "registered"
+    folder = unity.folder / "registered"
     write(folder, 2)
     log = DeltaLog.open(folder.as_uri(), warn=pytest.fail, read_only=True)
     name = parse_name("uc://main.sales.registered")

@@ -35,8 +35,9 @@ _API: Final = "/api/2.1/unity-catalog"
 class UnityServer:
     """A running server, and the requests that prepare it."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, folder: Path) -> None:
+        """``folder`` is where it accepts tables."""
+        self.address, self.folder = address, folder
         self._pool = urllib3.PoolManager()
 
     def send(self, path: str, **body: Any) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def unity_server(folder: Path, *, is_kept: bool = False) -> Iterator[UnityServer
 
     with serve(command, folder / "log") as address:
         _wait_until_healthy(address)
-        yield UnityServer(address)
+        yield UnityServer(address, folder)
 
 
 def _wait_until_healthy(address: str) -> None:
