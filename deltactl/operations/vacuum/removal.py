@@ -8,6 +8,7 @@ of the table give the same result, and only files of the plan are deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -28,8 +29,8 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    move_back,
     new_run_id,
-    quarantine_name,
     remove_journal,
     write_journal,
     write_record,
@@ -304,12 +305,8 @@ class VacuumRun:
             return
         failed: Mapping[str, object] = dict.fromkeys(names)
         if self._options.quarantine:
-            pairs = [(quarantine_name(self._record.run_id, name), name) for name in names]
-            try:
-                errors: Mapping[str, DeltactlError] = self._store.move_many(pairs)
-            except DeltactlError as error:
-                errors = dict.fromkeys((stored for stored, _ in pairs), error)
-            failed = {name: None for stored, name in pairs if stored in errors}
+            with suppress(DeltactlError):
+                failed = move_back(self._store, self._record.run_id, names)
         self._totals.removed -= set(names) - set(failed)
         self._totals.lost += [name for name in names if name in failed]
 
