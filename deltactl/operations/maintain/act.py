@@ -276,12 +276,12 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _was_done(base)
-    failed = [(failure.path, failure.reason) for failure in report.failures]
+    failed = [(failure.path, failure.reason) for failure in report.failures if failure.path]
     return replace(
         base,
         measured=effect,
         versions=report.versions,
-        error=_not_deleted(failed, "file"),
+        error=_not_deleted(failed, "file") or report.stopped,
         is_stopped=report.interrupted,
     )
 

@@ -19,7 +19,7 @@ import pytest
 import deltactl
 from deltactl.engine.base import Engine, Progress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import LeaseHeldError, NotATableError, UsageError
+from deltactl.errors import AccessDeniedError, LeaseHeldError, NotATableError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.options import Budget, MaintainOptions
@@ -429,6 +429,24 @@ def test_the_log_is_kept_if_the_vacuum_was_not_finished(tmp_path: Path) -> None:
     }
     assert (tmp_path / commit_path(0)).exists()
     assert not only(run(tmp_path)).errors
+    assert not (tmp_path / live[0]).exists()
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_vacuum_that_stops_after_its_last_file_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, live = _build_expired(tmp_path)
+    create = LocalStore.put_if_absent
+
+    def refuse_the_end(store: LocalStore, name: str, data: bytes) -> None:
+        if b"VACUUM END" in data:
+            raise AccessDeniedError("Permission denied")
+        create(store, name, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", refuse_the_end)
+    table = only(run(tmp_path, only=frozenset({"vacuum"})))
+    assert [error.message for error in table.errors] == ["Permission denied"]
     assert not (tmp_path / live[0]).exists()
 
 
