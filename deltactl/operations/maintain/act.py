@@ -240,8 +240,10 @@ def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
             f"is not published. Commits are published up to version {report.plan.version}",
             hint="Run `deltactl check TABLE`.",
         )
-    if report.written is None:
+    if report.written is None and not report.announces:
         return _was_done(base, report.plan.reason)
+    if report.written is None:
+        return replace(base, measured=Effect(), note="_last_checkpoint was replaced")
     effect = Effect(
         requests_saved=base.predicted.requests_saved,
         bytes_read=base.predicted.bytes_read,  # the log has not changed but for our commit

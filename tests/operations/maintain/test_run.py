@@ -432,6 +432,24 @@ def test_the_log_is_kept_if_the_vacuum_was_not_finished(tmp_path: Path) -> None:
     assert not (tmp_path / live[0]).exists()
 
 
+@pytest.mark.parametrize("tail", [0, 1])
+def test_a_hint_that_could_not_be_replaced_is_replaced_by_the_next_run(
+    tmp_path: Path, tail: int
+) -> None:
+    builder = build(tmp_path, commits=3)
+    builder.checkpoint()
+    hint = tmp_path / "_delta_log/_last_checkpoint"
+    hint.write_bytes(b'{"version":1,"size":1}')
+    for _ in range(tail):
+        builder.append([{"id": 9, "part": "a"}])
+    table = only(run(tmp_path, only=frozenset({"checkpoint"})))
+    assert [(it.name, it.was_done, it.error) for it in table.outcomes] == [
+        ("checkpoint", False, None)
+    ]
+    assert json.loads(hint.read_bytes())["version"] == builder.version
+    assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
+
+
 @pytest.mark.usefixtures("trusted_clock")
 def test_a_vacuum_that_stops_after_its_last_file_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
