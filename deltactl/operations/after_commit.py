@@ -75,7 +75,7 @@ def run_after_commit(
             return None
         written = run(CheckpointOptions()).written
     except Exception as error:
-        context.warn(f"version {version} is committed, but its checkpoint was not written: {error}")
+        context.warn(f"version {version} is committed, but its checkpoint failed: {error}")
         return None
     if properties.expired_log_cleanup and not (keeps_history or context.keeps_history):
         try:

@@ -35,6 +35,7 @@ from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import (
+    AccessDeniedError,
     DeltactlError,
     LeaseHeldError,
     ObjectExistsError,
@@ -101,11 +102,9 @@ class Holder:
     def describe(self) -> str:
         """Return a text with the holder, the start and the expiry."""
         where = f"{self.host} (pid {self.pid})" if self.pid else self.host
-        return (
-            f"run {self.run_id} on {where}, since "
-            f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
-            "it is renewed"
-        )
+        since = f", since {format_timestamp(self.since_ms)}" if self.since_ms else ""
+        until = format_timestamp(self.expires_ms)
+        return f"run {self.run_id} on {where}{since}, until {until} unless it is renewed"
 
     def is_running(self) -> bool | None:
         """Return whether its process runs on this machine; ``None`` if this is not known."""
@@ -291,8 +290,9 @@ def _list(store: Store, command: str) -> dict[int, FileInfo]:
 def _read(store: Store, info: FileInfo) -> Holder | None:
     """Return the holder in a lease file.
 
-    An invalid file is respected until it would have expired. A holder whose clock is ahead holds
-    for at most a day longer.
+    A file that is invalid, or that only another user can read, is respected until it would have
+    expired; nobody knows when its run began. A holder whose clock is ahead holds for at most a day
+    longer.
     """
     try:
         holder = Holder.parse(json.loads(store.read(info.name)))
@@ -300,16 +300,15 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
         return replace(holder, expires_ms=min(holder.expires_ms, latest_ms))
     except ObjectNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
-        written = info.modified_ms
-        return Holder("unknown", "an unknown host", 0, written, written + LEASE_MS)
+    except (ValueError, KeyError, TypeError, AccessDeniedError):
+        return Holder("unknown", "an unknown host", 0, 0, info.modified_ms + LEASE_MS)
 
 
 def _is_ours(store: Store, name: str, holder: Holder) -> bool:
     """Return whether a retry of the library found the file that its first attempt created."""
     try:
         return store.read(name) == _encode(holder)
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, AccessDeniedError):
         return False
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ignore_warning
+from deltactl.errors import AccessDeniedError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.writing.commit_base import CommitBase
@@ -124,6 +124,21 @@ def test_a_failure_is_a_warning_and_the_commit_stands() -> None:
     assert "version 4 is committed" in said[0]
     assert checkpoint_versions(builder.store) == []
     assert DeltaLog(builder.store, pytest.fail).snapshot().version == 4
+
+
+def test_a_hint_that_cannot_be_replaced_is_named() -> None:
+    class Protected(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            if name == f"{LOG}/_last_checkpoint":
+                raise AccessDeniedError(f"cannot write {name!r}")
+            super().put(name, data)
+
+    builder, said = table(4, checkpointInterval="4"), list[str]()
+    assert optimize(Protected(builder.store), said).versions == (4,)
+    assert checkpoint_versions(builder.store) == [4]
+    assert said == [
+        f"version 4 is committed, but its checkpoint failed: cannot write '{LOG}/_last_checkpoint'"
+    ]
 
 
 def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 
@@ -194,17 +194,33 @@ def test_a_run_that_was_killed_here_holds_nothing(pid: str, processes: str, hold
         assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
 
 
-def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:
-    scene, store = Scene(), new_store()
+class Unreadable(ForwardingStore):
+    """The lease of another user, who lets nobody else read it."""
+
     name = "_deltactl/leases/optimize.00000001.json"
+
+    def read(self, name: str) -> bytes:
+        if name == self.name:
+            raise AccessDeniedError("Permission denied")
+        return super().read(name)
+
+
+@pytest.mark.parametrize("wrap", [ForwardingStore, Unreadable])
+def test_a_file_that_cannot_be_read_holds_until_it_is_old(
+    wrap: Callable[[MemoryStore], Store],
+) -> None:
+    scene, memory = Scene(), new_store()
+    name, store = Unreadable.name, wrap(memory)
     store.put(name, b"{")
-    store.set_modified(name, scene.clock._now_ms)
-    with pytest.raises(LeaseHeldError, match="on an unknown host, since"), scene.hold(store, "two"):
+    memory.set_modified(name, scene.clock._now_ms)
+    until = "run unknown on an unknown host, until 2023-11-14T22:28:20.000Z"
+    with pytest.raises(LeaseHeldError, match=until), scene.hold(store, "two"):
         pass
     scene.clock.advance(LEASE_MS)
-    store.advance(LEASE_MS)
+    memory.advance(LEASE_MS)
     with scene.hold(store, "two"):
-        pass
+        assert list(memory.contents()) == ["_deltactl/leases/optimize.00000002.json"]
+    assert scene.warnings == []
 
 
 @pytest.mark.parametrize("attempt", range(10))
@@ -246,6 +262,20 @@ def test_a_name_that_was_free_again_does_not_make_two_holders() -> None:
     with pytest.raises(LeaseHeldError, match="run rival"), scene.hold(Late(store)):
         pass
     assert list(store.contents().values()) == [rival]
+
+
+def test_a_name_that_another_user_took_meanwhile_is_respected() -> None:
+    scene, memory = Scene(), new_store()
+
+    class Late(Unreadable):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            memory.put(self.name, b"{")
+            memory.set_modified(self.name, scene.clock._now_ms)
+            super().put_if_absent(name, data)
+
+    with pytest.raises(LeaseHeldError, match="run unknown"), scene.hold(Late(memory)):
+        pass
+    assert list(memory.contents()) == [Unreadable.name]
 
 
 def test_an_exists_that_is_our_own_first_try() -> None:

@@ -43,6 +43,9 @@ def describe_checkpoint(report: CheckpointReport) -> Iterator[Section]:
         most = "" if actions is None else f", at most {format_count(actions, 'file action')}"
         would = f"Would write a {plan.kind} checkpoint"
         yield Section((Tone.STRONG(would), f" of version {plan.version}{most}"))
+    elif report.announces:
+        done = "Would replace" if report.dry_run else "Replaced"
+        yield Section((Tone.STRONG(f"{done} _last_checkpoint"), f": {plan.reason}"))
     if report.compaction_range is not None:
         first, last = report.compaction_range
         done = "Would compact" if report.dry_run else "Compacted"

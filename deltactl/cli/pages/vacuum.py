@@ -86,6 +86,7 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
             ("directories", f"{folders:,} empty ones removed" if folders else None),
             ("left", f"{format_count(left, 'file')} for the next run" if left else None),
             ("already deleted", format_count(gone, "file") if gone else None),
+            ("stopped early", report.stopped.message if report.stopped else None),
             ("run", report.run_id),
             ("committed", f"versions {versions}" if versions else None),
             ("kept until", f"{format_timestamp(until_ms)}, at least" if until_ms else None),
@@ -97,7 +98,7 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
 def _describe_deviations(report: VacuumReport) -> Iterator[Section]:
     """Return the files that were not removed as planned."""
     yield from list_files(_LOST, report.lost, Tone.BAD)
-    yield from list_files("Not removed", report.failures)
+    yield from list_files("Not removed", [it for it in report.failures if it.path])
     yield from list_files("Kept: another writer started using them", report.came_back)
     yield from list_files("Kept: they changed during the run", report.changed)
 

@@ -9,6 +9,7 @@ from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.checkpoint.read import RowGroupRange, list_action_files, row_group_rows
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.hint import is_outdated
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import ReplayPartition
 from deltactl.log.snapshot import Snapshot
@@ -30,7 +31,8 @@ class CheckpointPlan:
 
     ``kind`` is ``None`` if there is nothing to write; ``reason`` explains it. ``actions`` is the
     maximum number of file actions, ``None`` if unknown without reading all.
-    ``partitions`` are the tasks of V2 sidecars.
+    ``partitions`` are the tasks of V2 sidecars. ``to_announce`` is the existing checkpoint of the
+    version, if ``_last_checkpoint`` is older, as after a run that could not replace it.
     """
 
     version: int
@@ -38,6 +40,7 @@ class CheckpointPlan:
     reason: str | None = None
     actions: int | None = None
     partitions: tuple[ReplayPartition, ...] = ()
+    to_announce: Checkpoint | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -71,7 +74,9 @@ def plan_checkpoint(
     if existing is not None:
         name = existing.names[0].rpartition("/")[2]
         reason = f"version {snapshot.version} already has a checkpoint: {name}"
-        return CheckpointPlan(snapshot.version, None, reason)
+        outdated = is_outdated(snapshot.store, existing.version)
+        to_announce = existing if outdated else None
+        return CheckpointPlan(snapshot.version, None, reason, to_announce=to_announce)
     if snapshot.segment.commit is None:
         raise SafetyError(
             f"version {snapshot.version} already has a checkpoint of another kind, and its commit "

@@ -35,7 +35,7 @@ class DueReport:
 class CheckpointReport(ShortRepr):
     """The result of a run; of a dry run only the plans.
 
-    ``hint_moved``: whether ``_last_checkpoint`` refers to the new checkpoint. ``failed`` are files
+    ``hint_moved``: whether ``_last_checkpoint`` was replaced. ``failed`` are files
     that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
     the checkpoint was written, and did nothing more. ``skipped``: the pending work, if it was below
     the threshold.
@@ -59,7 +59,13 @@ class CheckpointReport(ShortRepr):
     def is_empty(self) -> bool:
         """Return whether there was nothing to do."""
         nothing_to_clean = self.cleanup is None or self.cleanup.is_empty
-        return self.plan.is_empty and nothing_to_clean and self.compaction_range is None
+        nothing_to_write = self.plan.is_empty and not self.announces
+        return nothing_to_write and nothing_to_clean and self.compaction_range is None
+
+    @property
+    def announces(self) -> bool:
+        """Return whether ``_last_checkpoint`` is replaced for an existing checkpoint."""
+        return self.plan.to_announce is not None and (self.dry_run or self.hint_moved)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.log.audit.audited_snapshot import audit_files, load_audited
-from deltactl.log.audit.checkpoints import find_base_problem
+from deltactl.log.audit.checkpoints import find_base_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -100,6 +100,9 @@ def checkpoint_table(
         return report
     if report.written is not None:
         report = job.announce(report, report.written)
+    elif report.plan.to_announce is not None:
+        hint = hint_of(log.store, report.plan.to_announce)
+        report = replace(report, hint_moved=move_hint(log.store, hint))
     if context.is_cancelled:
         return replace(report, cleanup=None, compaction_range=None, interrupted=True)
     if job.compaction is not None:

@@ -240,8 +240,10 @@ def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
             f"is not published. Commits are published up to version {report.plan.version}",
             hint="Run `deltactl check TABLE`.",
         )
-    if report.written is None:
+    if report.written is None and not report.announces:
         return _was_done(base, report.plan.reason)
+    if report.written is None:
+        return replace(base, measured=Effect(), note="_last_checkpoint was replaced")
     effect = Effect(
         requests_saved=base.predicted.requests_saved,
         bytes_read=base.predicted.bytes_read,  # the log has not changed but for our commit
@@ -276,12 +278,12 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _was_done(base)
-    failed = [(failure.path, failure.reason) for failure in report.failures]
+    failed = [(failure.path, failure.reason) for failure in report.failures if failure.path]
     return replace(
         base,
         measured=effect,
         versions=report.versions,
-        error=_not_deleted(failed, "file"),
+        error=_not_deleted(failed, "file") or report.stopped,
         is_stopped=report.interrupted,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import UnsupportedFeatureError
+from deltactl.log.hint import is_outdated
 from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.clone_notes import read_notes
@@ -32,13 +33,16 @@ _NAMES_A_REQUEST: Final = 1000
 
 
 def find_checkpoint(subject: TableSubject) -> list[Action]:
-    """Return the checkpoint if it is due by the interval of the table."""
+    """Return the checkpoint if it is due by the interval, or ``_last_checkpoint`` is outdated."""
     snapshot = subject.snapshot
     segment = snapshot.segment
-    tail = snapshot.version - segment.checkpoint_version
-    interval = snapshot.properties.checkpoint_interval
-    if not is_due(segment.checkpoint_version, snapshot.version, interval):
-        return []
+    last, interval = segment.checkpoint_version, snapshot.properties.checkpoint_interval
+    tail = snapshot.version - last
+    text = f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}"
+    if not is_due(last, snapshot.version, interval):
+        if last < 0 or not is_outdated(snapshot.store, last):
+            return []
+        text = f"_last_checkpoint is missing, or older than the checkpoint of version {last}"
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     tail_bytes = sum(info.size_bytes for info in segment.tail)
     head_bytes = 0
@@ -50,7 +54,7 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     return [
         subject.action(
             "checkpoint",
-            f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}",
+            text,
             Effect(requests_saved=max(saved, 0)),
             requests=_REQUESTS_A_RUN + len(segment.tail),
             bytes_read=head_bytes + tail_bytes,

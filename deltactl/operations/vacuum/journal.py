@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from deltactl.errors import (
     DeltactlError,
+    ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
     UsageError,
@@ -35,6 +36,7 @@ _RUNS = f"{OWN_DIR}/vacuum"
 QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 _SHOWN = 10
+_BATCH = 1000
 
 _SPACE_FOR_COMMITS = 64 << 10  # also for the lease and what is written at the end
 _SPACE_FOR_ROW = 200  # a path takes about half of this, compressed
@@ -247,6 +249,21 @@ def list_quarantine(store: Store, run_id: str) -> list[str]:
     """Return the original paths of the files that are still in a run's quarantine."""
     prefix = f"{QUARANTINE_DIR}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
+
+
+def move_back(store: Store, run_id: str, names: Sequence[str]) -> dict[str, StorageError]:
+    """Move files from a run's quarantine to their places; return errors by name.
+
+    A file that is at its place is no error, even if it could not be removed from the quarantine.
+    """
+    failed: dict[str, StorageError] = {}
+    for start in range(0, len(names), _BATCH):
+        pairs = {quarantine_name(run_id, name): name for name in names[start : start + _BATCH]}
+        errors = store.move_many(list(pairs.items()))
+        failed |= {pairs[stored]: error for stored, error in errors.items()}
+    tried = [name for name, error in failed.items() if not isinstance(error, ObjectExistsError)]
+    back = {info.name for info in store.stat_many(tried) if info is not None}
+    return {name: error for name, error in failed.items() if name not in back}
 
 
 def find_quarantined(store: Store, paths: Sequence[str]) -> dict[str, str]:

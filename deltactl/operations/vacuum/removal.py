@@ -8,6 +8,7 @@ of the table give the same result, and only files of the plan are deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Failed, Progress, Task
-from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError
+from deltactl.errors import (
+    KEEPS_FILES,
+    ConflictError,
+    DeltactlError,
+    SafetyError,
+    StorageError,
+    Warn,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
 from deltactl.log.replay import Tail
@@ -28,8 +36,8 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    move_back,
     new_run_id,
-    quarantine_name,
     remove_journal,
     write_journal,
     write_record,
@@ -304,12 +312,8 @@ class VacuumRun:
             return
         failed: Mapping[str, object] = dict.fromkeys(names)
         if self._options.quarantine:
-            pairs = [(quarantine_name(self._record.run_id, name), name) for name in names]
-            try:
-                errors: Mapping[str, DeltactlError] = self._store.move_many(pairs)
-            except DeltactlError as error:
-                errors = dict.fromkeys((stored for stored, _ in pairs), error)
-            failed = {name: None for stored, name in pairs if stored in errors}
+            with suppress(DeltactlError):
+                failed = move_back(self._store, self._record.run_id, names)
         self._totals.removed -= set(names) - set(failed)
         self._totals.lost += [name for name in names if name in failed]
 
@@ -343,10 +347,11 @@ class VacuumRun:
     def _finish(self, is_whole: bool) -> None:
         totals, plan = self._totals, self._plan
         status, removed = "completed" if is_whole else "partial", len(totals.removed)
-        write_record(self._store, replace(self._record, status=status, files_removed=removed))
         is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
-        if is_clean and plan.vacuumed_version != plan.vacuumed_before:
-            write_last_vacuum_info(self._store, plan.vacuumed_version)
+        with warned_of_no_record(self._context.warn):
+            write_record(self._store, replace(self._record, status=status, files_removed=removed))
+            if is_clean and plan.vacuumed_version != plan.vacuumed_before:
+                write_last_vacuum_info(self._store, plan.vacuumed_version)
 
     def _report(self, stopped: DeltactlError | None, *, interrupted: bool) -> VacuumReport:
         totals = self._totals
@@ -368,6 +373,18 @@ class VacuumRun:
             quarantined_until_ms=self._record.quarantined_until_ms,
             clock_skew_ms=self._skew_ms,
             interrupted=interrupted,
+        )
+
+
+@contextmanager
+def warned_of_no_record(warn: Warn) -> Iterator[None]:
+    """Warn if a vacuum that has ended cannot be recorded: later vacuums only do more work."""
+    try:
+        yield
+    except StorageError as error:
+        warn(
+            f"the vacuum has ended, but this was not recorded: {error.message}. The next vacuum "
+            "considers the same commits again, or lists all files"
         )
 
 

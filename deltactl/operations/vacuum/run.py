@@ -26,7 +26,7 @@ from deltactl.operations.vacuum.kept_files import reads_iceberg, version_to_keep
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
-from deltactl.operations.vacuum.removal import Replan, VacuumRun
+from deltactl.operations.vacuum.removal import Replan, VacuumRun, warned_of_no_record
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.option_names import option
@@ -80,7 +80,8 @@ def vacuum_table(
     if dry_run or plan.is_empty:
         context.warn_of_refusal(refusal)
         if not dry_run and plan.vacuumed_version != plan.vacuumed_before:
-            write_last_vacuum_info(store, plan.vacuumed_version)
+            with warned_of_no_record(context.warn):
+                write_last_vacuum_info(store, plan.vacuumed_version)
         if not dry_run:
             abort_ended_uploads(store, context.clock, context.warn)
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)

@@ -9,13 +9,19 @@ leases anyway, so tables without an undone run need no further request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError, SafetyError, StorageError
+from deltactl.errors import (
+    DeltactlError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
@@ -23,6 +29,7 @@ from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
     list_removals,
+    move_back,
     quarantine_name,
     read_run,
     remove_directories,
@@ -33,7 +40,6 @@ from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.store import FileInfo, Store
 
 _UNDONE: Final = f"{LEASES_DIR}/undone."
-_BATCH: Final = 1000
 
 WITHOUT_UNDO: Final = (
     "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
@@ -93,7 +99,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         write_last_vacuum_info(store, None)  # a lite run would never consider them again
     in_quarantine = set(moved)
     kept = [name for name in names if name not in in_quarantine]
-    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
+    failed = move_back(store, run_id, moved) | _undelete(store, kept)
     remove_directories(store, run_id, moved)
     if names and record is not None:
         write_record(store, replace(record, status="undone"))
@@ -101,7 +107,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         plan,
         dry_run=False,
         restored=tuple(name for name in names if name not in failed),
-        impossible=plan.impossible | {name: error.message for name, error in failed.items()},
+        impossible=plan.impossible | {name: _reason(error) for name, error in failed.items()},
     )
 
 
@@ -109,14 +115,28 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
     """Return the report of a dry run of an undo, and the names to move out of the quarantine."""
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
-    there = {info.name for info in store.stat_many(planned) if info is not None}
-    deleted = [name for name in planned if name not in stored | there]
+    there = {info.name: info for info in store.stat_many(planned) if info is not None}
+    taken = _find_taken(store, run_id, [it for it in there.values() if it.name in stored])
+    deleted = [name for name in planned if name not in stored and name not in there]
     lost = _undelete(store, deleted, dry_run=True)
-    impossible = {name: NAME_IN_USE for name in planned if name in stored & there}
+    impossible = dict.fromkeys((name for name in planned if name in taken), NAME_IN_USE)
     impossible |= {name: _reason(error) for name, error in lost.items()}
-    moved = [name for name in planned if name in stored and name not in there]
+    moved = [name for name in planned if name in stored and name not in taken]
     names = (*moved, *(name for name in deleted if name not in lost))
-    return UndoReport(run_id, True, names, impossible, len(there - stored)), moved
+    return UndoReport(run_id, True, names, impossible, len(there.keys() - stored)), moved
+
+
+def _find_taken(store: Store, run_id: str, there: Sequence[FileInfo]) -> set[str]:
+    """Return the names of those files that are not the files in the quarantine.
+
+    After a killed or failed move, one file can have both names, so both have the same facts.
+    """
+    stored = store.stat_many([quarantine_name(run_id, info.name) for info in there])
+    return {
+        info.name
+        for info, kept in zip(there, stored, strict=True)
+        if kept is not None and replace(kept, name=info.name) != info
+    }
 
 
 def _find_last(store: Store) -> str:
@@ -160,6 +180,8 @@ def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> lis
 
 
 def _reason(error: StorageError) -> str:
+    if isinstance(error, ObjectExistsError):
+        return NAME_IN_USE
     if not isinstance(error, ObjectNotFoundError):
         return error.message
     return f"not in quarantine, and {NO_VERSION}"
@@ -170,12 +192,3 @@ def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[
     if store.versions is None:
         return {name: no_versions_error(name) for name in names}
     return store.versions.undelete_many(names, dry_run=dry_run)
-
-
-def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, StorageError]:
-    failed: dict[str, StorageError] = {}
-    for start in range(0, len(names), _BATCH):
-        pairs = {quarantine_name(run_id, name): name for name in names[start : start + _BATCH]}
-        errors = store.move_many(list(pairs.items()))
-        failed |= {pairs[stored]: error for stored, error in errors.items()}
-    return failed

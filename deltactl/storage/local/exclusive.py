@@ -93,10 +93,30 @@ def move_exclusively(path: str, target: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _rename_exclusively(path, target)
+        try:
+            _rename_exclusively(path, target)
+        except StorageError:
+            if _has_links(os.path.dirname(target)):
+                raise error from None  # only this file cannot have another name
+            raise
         return
     # Last: if the process ends before this, the file has both names, and none is lost.
     os.unlink(path)
+
+
+def _has_links(directory: str) -> bool:
+    """Return whether a new file in a directory can have a second name."""
+    names = temp_path(directory), temp_path(directory)
+    try:
+        write_new(names[0], b"", durable=False)
+        os.link(*names)
+    except OSError:
+        return False
+    finally:
+        for name in names:
+            with suppress(OSError):
+                os.unlink(name)
+    return True
 
 
 def _rename_exclusively(temporary: str, path: str) -> None:

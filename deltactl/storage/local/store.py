@@ -328,6 +328,8 @@ class LocalStore:
                 move_exclusively(path, target)
                 remove_checksum(path)
                 directories |= {os.path.dirname(path), os.path.dirname(target)}
+            except StorageError as error:
+                failed[old] = error
             except (OSError, UnicodeError) as error:
                 failed[old] = map_error(error, "move", old, self._uri)
         seen: set[str] = set()

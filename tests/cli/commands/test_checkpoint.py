@@ -63,6 +63,16 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
     )
 
 
+def test_an_outdated_hint_is_replaced(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "events")
+    table.store.put("_delta_log/_last_checkpoint", b'{"version":1,"size":1}')
+    reason = f"version 2 already has a checkpoint:\n{CLASSIC}\n"
+    planned = cli("checkpoint", "events", "--dry-run")
+    assert planned.out.startswith(f"Would replace _last_checkpoint: {reason}")
+    ran = cli("checkpoint", "events")
+    assert (ran.code, ran.out) == (0, f"Replaced _last_checkpoint: {reason}")
+
+
 def test_json_tells_the_kind_and_that_the_hint_moved(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("checkpoint", "events", "--kind", "classic", "-o", "json")
     found: dict[str, Any] = json.loads(ran.out)

@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
-from deltactl.errors import FileMissingError
+from deltactl.errors import FileMissingError, StorageError
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.vacuum import purge, removal
 from deltactl.operations.vacuum.purge import PurgeReport
@@ -422,6 +422,20 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     lines = list(page.plain_lines())
     where = lines.index("Removed, but another writer started using them (1)")
     assert lines[where + 1] == "  p=a/lost.parquet"
+
+
+def test_what_stopped_a_run_is_no_file(table: TableBuilder) -> None:
+    planned = run_on(table.store, vacuum_table, VacuumOptions(), warn=pytest.fail, dry_run=True)
+    failures = (FileFailure("p=a/stays.parquet", "no permission"), FileFailure("", "no commit"))
+    stopped = replace(
+        planned, dry_run=False, failures=failures, stopped=StorageError("no commit"), run_id="x"
+    )
+    page = Page()
+    page.show(describe_vacuum(stopped, "events"))
+    lines = [" ".join(line.split()) for line in page.plain_lines()]
+    assert "stopped early no commit" in lines
+    assert "Not removed (1)" in lines
+    assert "reason: no permission" in lines
 
 
 @pytest.mark.parametrize(("removed", "said"), [(0, []), (1, ["may have expired"])])

@@ -452,6 +452,30 @@ def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     assert hint_of(builder.store)["version"] == 2
 
 
+@pytest.mark.parametrize("old", [b'{"version":1,"size":1}', None])
+@pytest.mark.parametrize("kind", ["classic", "multipart"])
+def test_a_hint_that_an_earlier_run_could_not_replace_is_replaced(
+    old: bytes | None, kind: str
+) -> None:
+    builder = table()
+    builder.checkpoint(kind=kind)
+    name = f"{LOG}/_last_checkpoint"
+    builder.store.delete_many([name])
+    if old is not None:
+        builder.store.put(name, old)
+    before = memory_of(builder).contents()
+    planned = run_on(
+        builder.store, checkpoint_table, CheckpointOptions(), clock=FixedClock(NOW_MS), dry_run=True
+    )
+    assert not planned.is_empty
+    assert memory_of(builder).contents() == before
+    report = checkpoint(builder.store)
+    assert (report.written, report.hint_moved, report.is_empty) == (None, True, False)
+    assert memory_of(builder).contents() == before | {name: builder.store.read(name)}
+    assert hint_of(builder.store)["version"] == 2
+    assert checkpoint(builder.store).is_empty
+
+
 def test_a_second_run_does_nothing() -> None:
     builder = table()
     checkpoint(builder.store)
@@ -470,7 +494,7 @@ def test_no_version_gets_one_file_beside_parts(tmp_path: Path) -> None:
     builder = TableBuilder(tmp_path, [Column("id")])
     builder.append([{"id": 1}], [{"id": 2}])
     builder.checkpoint(kind="multipart")
-    assert checkpoint(builder.store, kind="classic").is_empty
+    assert checkpoint(builder.store, kind="classic").written is None
     assert {reader: try_count(reader, tmp_path) for reader in READERS} == dict.fromkeys(
         READERS, (2, "")
     )

@@ -19,7 +19,7 @@ import pytest
 import deltactl
 from deltactl.engine.base import Engine, Progress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import LeaseHeldError, NotATableError, UsageError
+from deltactl.errors import AccessDeniedError, LeaseHeldError, NotATableError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.options import Budget, MaintainOptions
@@ -429,6 +429,42 @@ def test_the_log_is_kept_if_the_vacuum_was_not_finished(tmp_path: Path) -> None:
     }
     assert (tmp_path / commit_path(0)).exists()
     assert not only(run(tmp_path)).errors
+    assert not (tmp_path / live[0]).exists()
+
+
+@pytest.mark.parametrize("tail", [0, 1])
+def test_a_hint_that_could_not_be_replaced_is_replaced_by_the_next_run(
+    tmp_path: Path, tail: int
+) -> None:
+    builder = build(tmp_path, commits=3)
+    builder.checkpoint()
+    hint = tmp_path / "_delta_log/_last_checkpoint"
+    hint.write_bytes(b'{"version":1,"size":1}')
+    for _ in range(tail):
+        builder.append([{"id": 9, "part": "a"}])
+    table = only(run(tmp_path, only=frozenset({"checkpoint"})))
+    assert [(it.name, it.was_done, it.error) for it in table.outcomes] == [
+        ("checkpoint", False, None)
+    ]
+    assert json.loads(hint.read_bytes())["version"] == builder.version
+    assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_vacuum_that_stops_after_its_last_file_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, live = _build_expired(tmp_path)
+    create = LocalStore.put_if_absent
+
+    def refuse_the_end(store: LocalStore, name: str, data: bytes) -> None:
+        if b"VACUUM END" in data:
+            raise AccessDeniedError("Permission denied")
+        create(store, name, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", refuse_the_end)
+    table = only(run(tmp_path, only=frozenset({"vacuum"})))
+    assert [error.message for error in table.errors] == ["Permission denied"]
     assert not (tmp_path / live[0]).exists()
 
 

@@ -5,8 +5,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from deltactl.errors import AccessDeniedError
 from deltactl.operations.leases import LEASE_MS, Holder
 from deltactl.operations.run_context import RunContext
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
@@ -64,3 +66,23 @@ def test_expired_leases_and_the_own_lease_do_not_count(
     monkeypatch.setattr(Scene, "context", context)
     hold(scene, "vacuum", days=20, **changes)
     assert set(scene.plan()) == {OUTPUT, OLD, NEW}
+
+
+class Unreadable(ForwardingStore):
+    """Leases of another user, who lets nobody else read them."""
+
+    def read(self, name: str) -> bytes:
+        if name.startswith("_deltactl/leases/"):
+            raise AccessDeniedError("Permission denied")
+        return super().read(name)
+
+
+@pytest.mark.parametrize(("days", "goes"), [(0, False), (3, True)])
+def test_a_lease_that_cannot_be_read_spares_all_files_until_it_expires(
+    scene: Scene, days: int, goes: bool
+) -> None:
+    """Its run may have begun at any time."""
+    scene.ago(days, lambda: hold(scene, "optimize", days=90))
+    report = scene.vacuum(Unreadable(scene.store), dry_run=True)
+    assert set(report.plan.files["path"].to_pylist()) == ({OUTPUT, OLD, NEW} if goes else set())
+    assert report.plan.kept.get(REASON) == (None if goes else 3)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import (
+    AccessDeniedError,
     ConflictError,
     DeltactlError,
     NotATableError,
@@ -188,6 +189,21 @@ def test_what_comes_back_too_late_is_reported_or_moved_back(
     assert (gone[1] in scene.names()) == quarantine
     assert report.files_removed == (2 if quarantine else 3)
     assert bool(report.failures) == (then is not None)
+
+
+def test_a_file_that_is_back_is_not_lost_if_its_copy_stays_in_quarantine() -> None:
+    scene, gone, adds = removed_long_ago()
+
+    class Stuck(Meanwhile):
+        def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+            if "quarantine" not in pairs[0][0]:
+                return super().move_many(pairs)
+            scene.store.put_many((new, scene.store.read(old)) for old, new in pairs)
+            return {old: AccessDeniedError("the copy stays") for old, _ in pairs}
+
+    store = Stuck(scene.dated(), "moved", lambda: commit_now(scene, {"add": adds[1]}))
+    report = scene.vacuum(store, quarantine=True)
+    assert (report.lost, report.came_back) == ((), (gone[1],))
 
 
 @pytest.mark.parametrize("quarantine", [True, False])

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import SafetyError, StorageError, UnsupportedFeatureError, VersionNotFoundError
+from deltactl.errors import (
+    AccessDeniedError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from deltactl.units import format_timestamp
 from tests.support.damage import edit_parquet
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
@@ -524,6 +531,25 @@ def test_only_confirmed_deletes_count() -> None:
     assert end["operationParameters"] == {"status": "FAILED"}
     assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
     assert scene.vacuum().files_removed == 2
+
+
+def test_a_vacuum_that_cannot_be_recorded_has_ended_all_the_same() -> None:
+    class Protected(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            if name == f"{LOG}/_last_vacuum_info":
+                raise AccessDeniedError(f"cannot write {name!r}: Permission denied")
+            super().put(name, data)
+
+    scene = Scene()
+    scene.remove(40, *scene.append(60, *"abc")[1:])
+    for count in (2, 0):
+        report = scene.vacuum(Protected(scene.dated()))
+        assert (report.files_removed, report.failures, report.stopped) == (count, (), None)
+    assert scene.said == 2 * [
+        "the vacuum has ended, but this was not recorded: cannot write "
+        "'_delta_log/_last_vacuum_info': Permission denied. The next vacuum considers the same "
+        "commits again, or lists all files"
+    ]
 
 
 @pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])

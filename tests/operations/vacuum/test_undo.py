@@ -1,7 +1,9 @@
 """The journal, the quarantine, and the way back."""
 
+import errno
 import io
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -32,9 +34,11 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import ask_store
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    list_quarantine,
     list_runs,
     quarantine_name,
     write_files,
+    write_journal,
     write_record,
 )
 from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums
@@ -42,6 +46,7 @@ from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.errors import NO_VERSION
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -187,6 +192,62 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
         lost: f"not in quarantine, and {NO_VERSION}",
     }
     assert scene.store.read("p=a/orphan.parquet") == b"new"
+
+
+def two_on_disk(folder: Path) -> tuple[LocalStore, str, list[str]]:
+    """A run that moved two files to its quarantine."""
+    store, run_id = LocalStore(str(folder)), "20240101T000000Z-0a"
+    names = ["p=a/x.parquet", "p=b/y.parquet"]
+    files = pa.table({"path": names})
+    record = RunRecord(run_id, "a-table", 1, "full", 0, 0, 0, 2, 2, quarantined_until_ms=1)
+    write_journal(store, record, files)
+    for name in names:
+        store.put(quarantine_name(run_id, name), b"old")
+    return store, run_id, names
+
+
+def test_a_file_with_both_names_after_a_killed_move_is_restored(tmp_path: Path) -> None:
+    store, run_id, names = two_on_disk(tmp_path)
+    (tmp_path / "p=a").mkdir()
+    (tmp_path / names[0]).hardlink_to(tmp_path / quarantine_name(run_id, names[0]))
+    for dry_run in (True, False):
+        undone = undo_vacuum(store, "last", dry_run=dry_run)
+        assert (set(undone.restored), undone.impossible) == ({*names}, {})
+    assert [store.read(name) for name in names] == [b"old"] * 2
+    assert list_quarantine(store, run_id) == []
+
+
+def test_an_other_file_with_the_facts_of_the_quarantined_one_stays(tmp_path: Path) -> None:
+    store, run_id, names = two_on_disk(tmp_path)
+    store.put(names[0], b"new")
+    for name in (names[0], quarantine_name(run_id, names[0])):
+        os.utime(tmp_path / name, (1, 1))
+    undone = undo_vacuum(store, "last")
+    assert undone.restored == (names[1],)
+    assert undone.impossible == {names[0]: "another file has its name now"}
+    assert store.read(names[0]) == b"new"
+    assert list_quarantine(store, run_id) == [names[0]]
+
+
+def test_files_that_cannot_leave_the_quarantine_are_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = os.unlink
+
+    def refuse(path: str) -> None:
+        if "quarantine" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path)
+
+    store, run_id, names = two_on_disk(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        for _ in range(2):
+            undone = undo_vacuum(store, run_id)
+            assert (undone.restored, undone.impossible) == ((*names,), {})
+    assert list_quarantine(store, run_id) == names
+    assert undo_vacuum(store, run_id).impossible == {}
+    assert list_quarantine(store, run_id) == []
 
 
 @pytest.mark.parametrize("run", ["", "nope", "20240101T000000Z-0a", "../../x", "last"])

@@ -126,6 +126,34 @@ def test_a_move_to_another_file_system_says_so(
     assert store.read("a/x") == b"1"
 
 
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_cannot_be_moved_stops_no_other(
+    has_links: bool, refusal: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an immutable file, or one of another user in a sticky directory."""
+    link = os.link
+
+    def refuse_one(source: str, target: str, **options: bool) -> None:
+        if not has_links or source.endswith("/x"):
+            raise OSError(errno.EPERM, "Operation not permitted")
+        link(source, target, **options)
+
+    def fail(*_: object) -> None:
+        raise OSError(refusal, "no such rename")
+
+    store = LocalStore(str(tmp_path))
+    for name in ("a/x", "a/y"):
+        store.put(name, b"1")
+    monkeypatch.setattr(os, "link", refuse_one)
+    monkeypatch.setattr(exclusive, "_find_exclusive_rename", lambda: fail)
+    failed = store.move_many([("a/x", "b/x"), ("a/y", "b/y")])
+    assert [*failed] == (["a/x"] if has_links else ["a/x", "a/y"])
+    said = "Operation not permitted" if has_links else "this file system has no hard links"
+    assert said in failed["a/x"].message
+    assert os.listdir(tmp_path / "b") == (["y"] if has_links else [])
+
+
 def test_another_error_of_the_link_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
