@@ -33,7 +33,6 @@ from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import check_variables
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group
 
 PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
 """``plan_ahead(session, tables, jobs)``: looks at all tables before the command runs on each.
@@ -94,10 +93,9 @@ class Command(TyperCommand):
         return {it.name for it in self.declared.values() if it.option.is_settable}
 
     @property
-    def safety(self) -> set[str]:
-        """Return the names of the options about safety that are no settings."""
-        safety = (it for it in self.declared.values() if it.option.group is Group.SAFETY)
-        return {it.name for it in safety if not it.option.is_settable}
+    def typed_only(self) -> set[str]:
+        """Return the names of the options that are no settings."""
+        return {it.name for it in self.declared.values() if not it.option.is_settable}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
@@ -137,7 +135,7 @@ class Command(TyperCommand):
         session.begin(ctx)
         session.settings.check(self.name or "", self.settings, self.all_settings)
         check_variables(
-            session.environ, self.settings, self.safety, self.all_settings, session.output.warn
+            session.environ, self.settings, self.typed_only, self.all_settings, session.output.warn
         )
         session.ensure_typed()
         session.output.shows_success = (

@@ -294,16 +294,36 @@ def test_the_hint_of_a_file_that_is_no_toml_helps_without_the_documentation(
     assert "target-size" in cli("config").out
 
 
-@pytest.mark.parametrize("option", ["dry-run", "check"])
-def test_a_variable_of_an_option_about_safety_is_refused(
-    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("optimize", "dry-run"),
+        ("optimize", "check"),
+        ("optimize", "where"),
+        ("maintain", "policy"),
+        ("maintain", "only"),
+        ("maintain", "tables-from"),
+        ("maintain", "no-lease"),
+    ],
+)
+def test_a_variable_of_an_option_that_is_no_setting_is_refused(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, option: str
 ) -> None:
     name = f"DELTACTL_{option.replace('-', '_').upper()}"
     monkeypatch.setenv(name, "1")
-    ran = cli("optimize", str(tmp_path))
+    ran = cli(command, str(tmp_path))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {name}: this option cannot be set by a variable\n")
     assert f"give --{option} on the command line" in ran.err
+
+
+@pytest.mark.parametrize("name", ["DELTACTL_WHERE", "DELTACTL_TO_VERSION", "DELTACTL_POLICY"])
+def test_a_variable_of_an_option_of_another_command_has_no_effect(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    ran = cli("config")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_a_misspelled_variable_is_a_warning(
