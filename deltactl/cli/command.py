@@ -191,12 +191,12 @@ class Command(TyperCommand):
 
         tables, is_single = expand_tables(options, session)
         if self.plan_ahead is None:
-            return self._invoke_found(ctx, session, options, tables, is_single=is_single)
+            return self._invoke_found(ctx, session, options, tables, tables, is_single=is_single)
         load_arrow()
         listed = [table for table in tables if table not in session.unlisted]
-        with self.plan_ahead(session, listed, options.jobs) as ordered:
-            given = [*ordered, *session.unlisted]
-            return self._invoke_found(ctx, session, options, given, is_single=is_single)
+        with self.plan_ahead(session, listed, options.jobs) as planned:
+            ordered = [*planned, *session.unlisted]
+            return self._invoke_found(ctx, session, options, tables, ordered, is_single=is_single)
 
     def _invoke_found(
         self,
@@ -204,17 +204,24 @@ class Command(TyperCommand):
         session: Session,
         options: FleetOptions,
         tables: Sequence[str],
+        ordered: Sequence[str],
         *,
         is_single: bool,
     ) -> Any:
+        """Run on each table as it is ``ordered``; ``tables`` is the order of the results."""
         if session.output.form in CI_FORMATS or not is_single:
-            return self._invoke_each(ctx, session, options, tables)
+            return self._invoke_each(ctx, session, options, tables, ordered)
         session.table = ctx.params["table"] = tables[0]
         session.output.log_fields["table"] = session.shown_table
         return self._invoke_one(ctx, session)
 
     def _invoke_each(
-        self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
+        self,
+        ctx: Any,
+        session: Session,
+        options: FleetOptions,
+        tables: Sequence[str],
+        ordered: Sequence[str],
     ) -> None:
         from deltactl.cli.fleet.run import Fleet
 
@@ -233,6 +240,6 @@ class Command(TyperCommand):
             is_text=asks_for_text(ctx.params),
             is_by_size=asks_for_sizes(ctx.params),
         )
-        code = fleet.run(tables)
+        code = fleet.run(ordered, given=tables)
         if code:
             raise typer.Exit(code)

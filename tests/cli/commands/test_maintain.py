@@ -86,6 +86,13 @@ def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
     assert outcome["measured"]["bytes_read"] == outcome["predicted"]["bytes_read"]
 
 
+def test_a_document_has_the_tables_as_they_were_given(lake: Path, cli: RunCli) -> None:
+    build(lake / "small", 2)
+    given = ["small", "none-*", "b", "broken", "a"]
+    runs = json.loads(cli("maintain", *given, "--dry-run", "-o", "json").out)["runs"]
+    assert [run["table"] for run in runs] == given
+
+
 @pytest.mark.parametrize("form", ["ndjson", "csv", "junit", "github"])
 def test_every_format_has_the_exit_status_of_the_worst_table(
     lake: Path, cli: RunCli, form: str
