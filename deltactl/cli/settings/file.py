@@ -246,8 +246,8 @@ def _is_file(path: Path) -> bool:
     except OSError as error:
         raise UsageError(
             f"{path}: cannot know whether this file exists: {error.strerror}",
-            hint="It might keep files from a vacuum. Give this user access, start in another "
-            f"directory, or set {_VARIABLE} to the file to use (/dev/null: to none).",
+            hint=f"Give this user access, start in another directory, or set {_VARIABLE} to the "
+            "file to use (/dev/null: to none). The file could keep files from a vacuum.",
         ) from error
 
 
