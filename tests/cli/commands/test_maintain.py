@@ -86,6 +86,20 @@ def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
     assert outcome["measured"]["bytes_read"] == outcome["predicted"]["bytes_read"]
 
 
+def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "a", "b", "--budget", "1B")
+    rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]
+    assert rows[0] == ["count", "action", "table", "reason"]
+    assert [row[:3] for row in rows[1:]] == [
+        ["2", "optimize", "several"],
+        ["2", "checkpoint", "several"],
+    ]
+    cli("maintain", "b")
+    ran = cli("maintain", "a", "b", "--budget", "1B")
+    rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["1", "optimize", "a"], ["1", "checkpoint", "a"]]
+
+
 def test_a_document_has_the_tables_as_they_were_given(lake: Path, cli: RunCli) -> None:
     build(lake / "small", 2)
     given = ["small", "none-*", "b", "broken", "a"]
