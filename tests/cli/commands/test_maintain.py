@@ -171,6 +171,16 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
     ]
 
 
+def test_a_policy_without_actions_is_told(lake: Path, cli: RunCli) -> None:
+    policy = write_policy(
+        lake, '[profiles.out]\ntables = ["b"]\n[profiles.out.maintain]\nactions = []\n'
+    )
+    ran = cli("maintain", "a", "b", "--policy", policy)
+    assert ran.code == 0
+    assert "note: 1 table left out, such as b: the policy has no actions\n" in ran.err
+    assert cli("maintain", "a", "b", "--policy", policy, "-q").err == ""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
