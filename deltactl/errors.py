@@ -232,10 +232,10 @@ class LeaseHeldError(ConflictError):
 
 
 class PartialSuccessError(DeltactlError):
-    """A part of the work is committed, and a rerun does the rest.
+    """A part of the work is done.
 
-    Other writers changed the files of the rest, or the time or budget of the run was used up. If
-    something is broken, the error is that of the cause.
+    Other writers changed the files of the rest, or the file of ``--report`` or ``--metrics`` could
+    not be written. If something is broken, the error is that of the cause.
     """
 
     code = "PARTIAL"

@@ -40,11 +40,13 @@ def main(environ: Mapping[str, str]) -> int:
         return int(ExitCode.USAGE)
     folder = Path(tempfile.mkdtemp(prefix="deltactl-", dir=environ.get("RUNNER_TEMP")))
     result, report = folder / "result.json", folder / "report.html"
-    status = run(add_options(words, report), result)
+    added = options_to_add(words, report)
+    status = run(words, added, result)
     envelopes = read_envelopes(result)
     for line in iterate_annotations(envelopes, status, is_allowed=status in allowed):
         print(line, flush=True)
-    write_outputs(environ, status, str(result), str(report) if report.exists() else "")
+    shown = str(result) if added else ""
+    write_outputs(environ, status, shown, str(report) if report.exists() else "")
     if environ.get("DELTACTL_ACTION_SUMMARY", "true").lower() == "true":
         append(environ, "GITHUB_STEP_SUMMARY", render_summary(envelopes, status))
     return 0 if status in allowed else status
@@ -82,29 +84,31 @@ def read_statuses(text: str) -> set[int]:
     return set(map(int, words))
 
 
-def add_options(words: Sequence[str], report: Path) -> list[str]:
-    """Return the words with the options of the action, before a ``--`` that ends all options."""
+def options_to_add(words: Sequence[str], report: Path) -> list[str]:
+    """Return the options of the action; none for a command that prints only text."""
     specs = {spec.name: spec for spec in COMMANDS}
     command = next((specs[word] for word in words if word in specs), None)
-    added = ["-o", "json"]
-    if command is not None and ReportOptions in command.shared:
-        added += ["--report", str(report)]
-    end = words.index("--") if "--" in words else len(words)
-    return [*words[:end], *added, *words[end:]]
+    if command is not None and "output" in command.omits:
+        return []
+    has_report = command is not None and ReportOptions in command.shared
+    return ["-o", "json", *(["--report", str(report)] if has_report else [])]
 
 
-def run(words: Sequence[str], result: Path) -> int:
+def run(words: Sequence[str], added: Sequence[str], result: Path) -> int:
     """Run deltactl, and return its exit status; for a signal, as shells do.
 
-    What it prints may have text of tables, and the runner looks for commands in every line, so it
-    is told to look for none. One stream keeps the order of lines.
+    The options ``added`` come before a ``--``, which ends all options. Without them, the result is
+    text for the log. What deltactl prints may have text of tables, and the runner looks for
+    commands in every line, so it is told to look for none. One stream keeps the order of lines.
     """
     token = secrets.token_hex(16)
     print(f"::stop-commands::{token}", flush=True)
+    end = words.index("--") if "--" in words else len(words)
+    command = [sys.executable, "-m", "deltactl", *words[:end], *added, *words[end:]]
+    log = sys.stdout.fileno()
     with result.open("wb") as stream:
-        command = [sys.executable, "-m", "deltactl", *words]
         status = subprocess.run(
-            command, stdout=stream, stderr=sys.stdout.fileno(), check=False
+            command, stdout=stream if added else log, stderr=log, check=False
         ).returncode
     # The last line may have no end, if the program was killed.
     print(f"\n::{token}::", flush=True)
@@ -210,6 +214,8 @@ def _outcome(envelope: Mapping[str, Any]) -> str:
         return "nothing to do"
     if envelope["dry_run"]:
         return _intent(envelope)
+    if envelope["command"] == "maintain":
+        return _count_actions(result, "done", "measured")
     counts = [
         f"{format_count(result[key], 'file')} {text}"
         for key, text in (("files_removed", "removed"), ("files_added", "added"))
@@ -224,9 +230,20 @@ def _intent(envelope: Mapping[str, Any]) -> str:
     plan = result.get("plan")
     if isinstance(plan, dict) and isinstance(plan.get("files"), int):
         return f"would rewrite {format_count(plan['files'], 'file')}"
+    if envelope["command"] == "maintain":
+        return _count_actions(result, "planned", "predicted")
     if envelope["command"] == "vacuum" and isinstance(result.get("files"), int):
         return f"would remove {format_count(result['files'], 'file')}"
     return "work is needed" if envelope["exit_code"] else "plan only"
+
+
+def _count_actions(result: Mapping[str, Any], state: str, effect: str) -> str:
+    """Return what ``maintain`` did to a table or would do, and how much it leaves."""
+    count = sum(action["state"] == state for action in result["actions"])
+    totals = result["totals"]
+    files = format_count(totals[effect]["files_removed"], "file")
+    left = f"; {totals['left']:,} left" if totals["left"] else ""
+    return f"{format_count(count, 'action')} {state}: {files} fewer{left}"
 
 
 def _code(text: str) -> str:

@@ -5,12 +5,12 @@ Source: Databricks, "Unified client authentication", "OAuth machine-to-machine".
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
 from configparser import ConfigParser, Error
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 
 import urllib3
@@ -40,7 +40,8 @@ def read_profile(found: Mapping[str, Found], environ: Mapping[str, str]) -> dict
     if named is None and "host" in found:
         return {}
     asked = found.get("config-file")
-    path = Path(asked.value if asked else "~/.databrickscfg").expanduser()
+    name = asked.value if asked else "~/.databrickscfg"
+    path = os.path.expanduser(name)  # noqa: PTH111 - the user may have no home directory
     parser = ConfigParser(interpolation=None)
     try:
         parser.read(path, "utf-8")

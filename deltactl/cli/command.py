@@ -33,7 +33,6 @@ from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import check_variables
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group
 
 PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
 """``plan_ahead(session, tables, jobs)``: looks at all tables before the command runs on each.
@@ -94,10 +93,9 @@ class Command(TyperCommand):
         return {it.name for it in self.declared.values() if it.option.is_settable}
 
     @property
-    def safety(self) -> set[str]:
-        """Return the names of the options about safety that are no settings."""
-        safety = (it for it in self.declared.values() if it.option.group is Group.SAFETY)
-        return {it.name for it in safety if not it.option.is_settable}
+    def typed_only(self) -> set[str]:
+        """Return the names of the options that are no settings."""
+        return {it.name for it in self.declared.values() if not it.option.is_settable}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
@@ -137,7 +135,7 @@ class Command(TyperCommand):
         session.begin(ctx)
         session.settings.check(self.name or "", self.settings, self.all_settings)
         check_variables(
-            session.environ, self.settings, self.safety, self.all_settings, session.output.warn
+            session.environ, self.settings, self.typed_only, self.all_settings, session.output.warn
         )
         session.ensure_typed()
         session.output.shows_success = (
@@ -193,12 +191,12 @@ class Command(TyperCommand):
 
         tables, is_single = expand_tables(options, session)
         if self.plan_ahead is None:
-            return self._invoke_found(ctx, session, options, tables, is_single=is_single)
+            return self._invoke_found(ctx, session, options, tables, tables, is_single=is_single)
         load_arrow()
         listed = [table for table in tables if table not in session.unlisted]
-        with self.plan_ahead(session, listed, options.jobs) as ordered:
-            given = [*ordered, *session.unlisted]
-            return self._invoke_found(ctx, session, options, given, is_single=is_single)
+        with self.plan_ahead(session, listed, options.jobs) as planned:
+            ordered = [*planned, *session.unlisted]
+            return self._invoke_found(ctx, session, options, tables, ordered, is_single=is_single)
 
     def _invoke_found(
         self,
@@ -206,17 +204,24 @@ class Command(TyperCommand):
         session: Session,
         options: FleetOptions,
         tables: Sequence[str],
+        ordered: Sequence[str],
         *,
         is_single: bool,
     ) -> Any:
+        """Run on each table as it is ``ordered``; ``tables`` is the order of the results."""
         if session.output.form in CI_FORMATS or not is_single:
-            return self._invoke_each(ctx, session, options, tables)
+            return self._invoke_each(ctx, session, options, tables, ordered)
         session.table = ctx.params["table"] = tables[0]
         session.output.log_fields["table"] = session.shown_table
         return self._invoke_one(ctx, session)
 
     def _invoke_each(
-        self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
+        self,
+        ctx: Any,
+        session: Session,
+        options: FleetOptions,
+        tables: Sequence[str],
+        ordered: Sequence[str],
     ) -> None:
         from deltactl.cli.fleet.run import Fleet
 
@@ -235,6 +240,6 @@ class Command(TyperCommand):
             is_text=asks_for_text(ctx.params),
             is_by_size=asks_for_sizes(ctx.params),
         )
-        code = fleet.run(tables)
+        code = fleet.run(ordered, given=tables)
         if code:
             raise typer.Exit(code)

@@ -20,6 +20,7 @@ from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import PrimitiveType
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -80,8 +81,10 @@ def run_after_commit(
     if properties.expired_log_cleanup and not (keeps_history or context.keeps_history):
         try:
             options = CheckpointOptions(cleanup_only=True, if_enabled=True)
-            for name, reason in run(options).failed:
-                context.warn(f"{name} has expired, but could not be deleted: {reason}")
+            if failed := run(options).failed:
+                files = format_count(len(failed), "expired log file", "expired log files")
+                name, reason = failed[0]
+                context.warn(f"{files} could not be deleted, such as {name}: {reason}")
         except Exception as error:
             context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
     return None if written is None else written.version

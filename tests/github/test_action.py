@@ -77,9 +77,9 @@ def run_step(folder: Path, run: str, *, more: dict[str, str] | None = None, **in
     return Step(done.returncode, obeyed(log), log, {key: it for key, _, it in lines}, said)
 
 
-def make_table(folder: Path) -> Path:
+def make_table(folder: Path, files: int = 3) -> Path:
     builder = TableBuilder(folder, [Column("id")])
-    builder.append(*([{"id": n}] for n in range(3)))
+    builder.append(*([{"id": n}] for n in range(files)))
     return folder
 
 
@@ -171,6 +171,32 @@ def test_markdown_in_texts_of_a_table(tmp_path: Path) -> None:
     assert [html.unescape(text).startswith(name) for text in texts] == [True, False]
     for text in texts:
         assert not set(re.sub(r"&#\d+;|&(?:lt|gt|amp);", "", text)) & set("`|*_[]\\!~@#:/.$<>&")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("explain CONFLICT", "Causes"), ("config t", "file")]
+)
+def test_a_command_that_prints_only_text_shows_it_in_the_log(
+    tmp_path: Path, command: str, told: str
+) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, command)
+    assert (step.status, step.out) == (0, "")
+    assert told in step.log
+    assert (step.outputs["json"], step.outputs["report"]) == ("", "")
+
+
+def test_the_actions_of_maintain_are_counted(tmp_path: Path) -> None:
+    make_table(tmp_path / "t", 12)
+    run = "maintain t --only optimize"
+    step = run_step(tmp_path, f"{run} --check")
+    assert step.out == (
+        "::error title=deltactl maintain%3A WORK_NEEDED::t: 1 action planned: 11 files fewer\n"
+    )
+    step = run_step(tmp_path, f"{run} --budget 1B")
+    assert "| <code>t</code> | 1 | 0 actions done: 0 files fewer; 1 left |" in step.summary
+    step = run_step(tmp_path, run)
+    assert "| <code>t</code> | 1 to 2 | 1 action done: 11 files fewer |" in step.summary
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Commits of ours are followed by a checkpoint when the table's interval says so."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import AccessDeniedError, ignore_warning
+from deltactl.errors import AccessDeniedError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.writing.commit_base import CommitBase
@@ -139,6 +139,22 @@ def test_a_hint_that_cannot_be_replaced_is_named() -> None:
     assert said == [
         f"version 4 is committed, but its checkpoint failed: cannot write '{LOG}/_last_checkpoint'"
     ]
+
+
+class _KeepsLog(ForwardingStore):
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        return {name: StorageError("denied") for name in names}
+
+
+def test_a_refused_cleanup_is_one_warning() -> None:
+    builder = table(6, checkpointInterval="6")
+    builder.checkpoint(3)
+    _aged(builder)
+    said: list[str] = []
+    assert optimize(_KeepsLog(builder.store), said).versions == (6,)
+    (warning,) = said
+    names = f"{LOG}/{0:020d}.json"
+    assert warning == f"3 expired log files could not be deleted, such as {names}: denied"
 
 
 def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:

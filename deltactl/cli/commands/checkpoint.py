@@ -11,6 +11,7 @@ from deltactl.cli.session import Session
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.option_fields import execution_option, safety_option
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointReport
@@ -107,8 +108,9 @@ def _checkpoint(
                 _present(session, report, stopped)
     error = None
     if report.failed:
+        files = format_count(len(report.failed), "log file was", "log files were")
         error = StorageError(
-            f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
+            f"{files} not deleted: {report.failed[0][1]}",
             hint="Fix the cause, then rerun with --cleanup-only.",
         )
     _present(session, report, error)

@@ -214,6 +214,9 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     jobs = fleet.run.options.jobs
     children = {table: session.for_table(table, session.output, jobs) for table in tables}
     policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
+    if left_out := [table for table, policy in policies.items() if not policy.actions]:
+        count = format_count(len(left_out), "table")
+        session.output.note(f"{count} left out, such as {left_out[0]}: the policy has no actions")
     _warn_of_unused(session, policies, fleet.run.options)
     _warn_of_profiles(session, tables)
 

@@ -51,8 +51,11 @@ class Fleet:
         self._unwritten: DeltactlError | None = None
         self._jobs = 1
 
-    def run(self, tables: Sequence[str]) -> int:
-        """Run the command on each table; return the exit status of the run."""
+    def run(self, tables: Sequence[str], *, given: Sequence[str]) -> int:
+        """Run the command on each table; return the exit status of the run.
+
+        ``given`` are the same tables in the order in which a document shows them.
+        """
         output = FleetOutput(self._session.output, self._session.command, is_text=self._is_text)
         outcomes = self._session.outcomes
         with (
@@ -68,7 +71,7 @@ class Fleet:
             except BaseException:
                 cancellation.token.set()  # before waiting for those that are running
                 raise
-        order = {table: number for number, table in enumerate(tables)}
+        order = {table: number for number, table in enumerate(given)}
         outcomes.sort(key=lambda outcome: (-outcome.size_bytes, order[outcome.table]))
         for outcome in outcomes if self._is_by_size else ():
             self._show(output, outcome)

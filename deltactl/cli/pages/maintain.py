@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -148,12 +147,33 @@ def _outcome_row(outcome: Outcome) -> Sequence[Any]:
     return name, *fewer, it.bytes_freed, *read, it.seconds, predicted.seconds, note
 
 
-def _describe_left(left: Sequence[Action]) -> Iterator[Section]:
+def _describe_left(left: Sequence[Action], *, has_tables: bool = False) -> Iterator[Section]:
     """Return the number of actions not done by reason, because most have the same reason."""
-    counts = Counter((action.name, action.why_left or "") for action in left)
-    columns = [Column("count", Kind.NUMBER), Column("action"), Column("reason", Kind.TEXT)]
-    rows = [(count, name, why) for (name, why), count in counts.most_common()]
+    groups: dict[tuple[str, str], list[Action]] = {}
+    for action in left:
+        groups.setdefault((action.name, action.why_left or ""), []).append(action)
+    columns = [
+        Column("count", Kind.NUMBER),
+        Column("action"),
+        Column("table", Kind.PATH),
+        Column("partition", Kind.PATH),
+        Column("reason", Kind.TEXT),
+    ]
+    rows = [
+        (
+            len(group),
+            name,
+            _common([it.table for it in group]) if has_tables else "",
+            _common([it.partition or "" for it in group]),
+            why,
+        )
+        for (name, why), group in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
     return list_rows("Not done", Tone.STRONG, columns, rows)
+
+
+def _common(names: Sequence[str]) -> str:
+    return names[0] if len({*names}) == 1 else "several"
 
 
 def describe_totals(reports: Sequence[TableReport]) -> Iterator[Section]:
@@ -182,4 +202,5 @@ def describe_totals(reports: Sequence[TableReport]) -> Iterator[Section]:
             for name, it in sums.items()
         ]
         yield Section(Tone.STRONG("Measured and predicted"), table=Table(columns, rows))
-    yield from _describe_left([action for report in reports for action in report.left])
+    left = [action for report in reports for action in report.left]
+    yield from _describe_left(left, has_tables=True)

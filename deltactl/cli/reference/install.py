@@ -94,8 +94,15 @@ def detect_shell(environ: Mapping[str, str]) -> Shell:
 
 
 def find_place(shell: Shell, environ: Mapping[str, str]) -> Place:
-    """Return where a shell loads the user's own scripts from."""
-    home = Path(environ.get("HOME") or Path.home())
+    """Return where a shell loads the user's own scripts from.
+
+    Raises:
+        UsageError: the user has no home directory.
+    """
+    try:
+        home = Path(environ.get("HOME") or Path.home())
+    except RuntimeError as error:
+        raise UsageError("the home directory is not known", hint="Set HOME, then rerun.") from error
     if shell is Shell.FISH:
         config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
         return Place(config / "fish" / "completions" / "deltactl.fish")

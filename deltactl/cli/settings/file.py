@@ -9,7 +9,7 @@ their patterns match::
     target-size = "256MiB"
 
     [profiles.small]
-    tables = ["/data/small/*", "s3://lake/staging/*"]
+    tables = ["small/*", "s3://lake/staging/*"]
     engine = "local"
 
     [profiles.small.optimize]
@@ -50,6 +50,7 @@ _HINT_TO_WRITE: Final = (
 _PROFILES: Final = "profiles"
 _CATALOG: Final = "catalog"
 _TABLES: Final = "tables"
+_HERE: Final = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class ConfigSource:
         """Return the sections that may contain a setting, in the order in which they apply."""
         command = self.command or ""
         for name, profile in self.content.get(_PROFILES, {}).items():
-            if self.table is not None and matches_table(profile[_TABLES], self.table):
+            if self.table is not None and self.has_in_profile(name, self.table):
                 yield f"{_PROFILES}.{name}.{command}", profile.get(command, {})
                 yield f"{_PROFILES}.{name}.{SECTION}", profile.get(SECTION, {})
                 yield f"{_PROFILES}.{name}", profile
@@ -82,6 +83,10 @@ class ConfigSource:
         yield command, self.content.get(command, {})
         yield SECTION, self.content.get(SECTION, {})
         yield "", self.content
+
+    def has_in_profile(self, name: str, table: str) -> bool:
+        """Return whether a pattern of a profile matches a table."""
+        return matches_table(self.content[_PROFILES][name][_TABLES], table, self.path.parent)
 
     def check(
         self, command: str, settings: Collection[str], every: Callable[[], Collection[str]]
@@ -180,8 +185,8 @@ class Settings:
         return [
             f"{file.path}: [{_PROFILES}.{name}]"
             for file in (*self._first, *self._files)
-            for name, profile in file.content.get(_PROFILES, {}).items()
-            if not any(matches_table(profile[_TABLES], table) for table in tables)
+            for name in file.content.get(_PROFILES, {})
+            if not any(file.has_in_profile(name, table) for table in tables)
         ]
 
     def check(
@@ -217,9 +222,20 @@ def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]
         return [Path(named)]
     places = (place / FILE_NAME for place in (directory, *directory.parents))
     found = [path for path in places if _is_file(path)][:1]
-    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
-    users = Path(home) / "deltactl" / FILE_NAME
-    return [*found, users] if _is_file(users) and users not in found else found
+    users = _place_of_user(environ)
+    if users is not None and users not in found and _is_file(users):
+        found.append(users)
+    return found
+
+
+def _place_of_user(environ: Mapping[str, str]) -> Path | None:
+    """Return where the user's file would be; ``None`` without a home directory."""
+    config = environ.get("XDG_CONFIG_HOME")
+    try:
+        home = Path(config) if config else Path(environ.get("HOME") or "~").expanduser() / ".config"
+    except RuntimeError:  # the user id of a container may have no account
+        return None
+    return home / "deltactl" / FILE_NAME
 
 
 def _is_file(path: Path) -> bool:
@@ -228,7 +244,11 @@ def _is_file(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", hint=_HINT_TO_OPEN) from error
+        raise UsageError(
+            f"{path}: cannot know whether this file exists: {error.strerror}",
+            hint=f"Give this user access, start in another directory, or set {_VARIABLE} to the "
+            "file to use (/dev/null: to none). The file could keep files from a vacuum.",
+        ) from error
 
 
 def load_config_file(
@@ -310,15 +330,18 @@ def _as_text(value: Any) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def matches_table(patterns: list[str], table: str) -> bool:
-    """Return whether a pattern matches a table, in any spelling of their addresses."""
+def matches_table(patterns: list[str], table: str, folder: Path) -> bool:
+    """Return whether a pattern matches a table, in any spelling of their addresses.
+
+    A relative pattern is one of the working directory, or of ``folder``, that of its file.
+    """
     names = _spellings(table)
-    globs = {glob for pattern in patterns for glob in _spellings(pattern)}
+    globs = {glob for pattern in patterns for glob in _spellings(pattern, folder)}
     return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
-def _spellings(address: str) -> set[str]:
-    """Return an address as it was written, and the addresses that it leads to.
+def _spellings(address: str, folder: Path = _HERE) -> set[str]:
+    """Return an address as it was written, and those that it leads to from here and ``folder``.
 
     A setting can keep files from a vacuum, so it applies to each spelling of a table.
     """
@@ -332,5 +355,6 @@ def _spellings(address: str) -> set[str]:
         path = uri_to_path(written)
     except StorageError:  # of another host
         return {written}
-    absolute = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - as in ``open_store``
-    return {written, str(absolute), os.path.realpath(absolute)}
+    path = os.path.expanduser(path)  # noqa: PTH111 - as in ``open_store``
+    places = {str((place / path).absolute()) for place in (_HERE, folder)}
+    return {written, *places, *map(os.path.realpath, places)}

@@ -66,22 +66,24 @@ def variable_name(key: str) -> str:
 def check_variables(
     environ: Mapping[str, str],
     settings: Collection[str],
-    safety: Collection[str],
+    typed_only: Collection[str],
     every: Callable[[], Collection[str]],
     warn: Warn,
 ) -> None:
-    """Refuse variables of options about safety, and warn of those with a misspelled name.
+    """Refuse variables of options that are no settings, and warn of those with a misspelled name.
 
-    ``settings`` and ``safety`` are names of options of the command, ``every`` of all settings. A
-    variable whose name resembles no setting may be that of another program.
+    ``settings`` and ``typed_only`` are the names of the command's options that are settings and
+    that are none, ``every`` of all settings. A variable whose name resembles no option may be that
+    of another program.
 
     Raises:
-        UsageError: an option about safety is set; without it the run would change the table.
+        UsageError: such an option is set; without it the run might change more.
     """
     known = {_VARIABLE_OF_FILE, *map(variable_name, settings)}
     ours = {it for it in environ if it.startswith(_PREFIX) and not it.startswith(_PREFIX_OF_ACTION)}
     unknown = sorted(ours - known)
-    by_variable = {variable_name(option): option for option in safety}
+    # Images of containers set DELTACTL_VERSION to the version of the program.
+    by_variable = {variable_name(option): option for option in typed_only if option != "version"}
     for name in unknown:
         if environ[name] and name in by_variable:
             raise UsageError(

@@ -21,10 +21,7 @@ _METRICS: Final = (
     ("log_tail_commits", "Commits since the last checkpoint"),
     ("reclaimable_bytes", "Bytes that a vacuum would free"),
     ("due_actions", "Actions that may be done now"),
-    (
-        "last_success_timestamp_seconds",
-        "Time when maintain last finished all due actions on the table",
-    ),
+    ("last_success_timestamp_seconds", "Time when maintain last succeeded on the table"),
     ("seconds", "Seconds that the last maintain run spent on the table"),
     ("exit_status", "Exit status of the last maintain run for the table"),
 )

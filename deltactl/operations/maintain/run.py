@@ -206,8 +206,7 @@ def maintain_tables(
 ) -> MaintainReport:
     """Do the most useful work on some tables, within a budget; see ``docs/maintain.md``.
 
-    No two addresses are of one table. In a dry run, deltactl observes and decides, and writes
-    nothing.
+    No two addresses are of one table. A dry run only observes and decides; it writes nothing.
 
     Raises:
         UsageError: there is no table, or a table is given twice.

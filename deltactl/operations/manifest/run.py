@@ -218,8 +218,8 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     if failed:
         name, error = next(iter(failed.items()))
         raise StorageError(
-            f"{len(failed)} manifests of removed partitions could not be deleted, such as "
-            f"{name!r}: {error.message}",
+            f"{format_count(len(failed), 'manifest')} of removed partitions could not be deleted, "
+            f"such as {name!r}: {error.message}",
             hint="Rerun, or delete these manifests. Until then, their readers return rows that "
             "were removed from the table.",
         )

@@ -3,11 +3,14 @@
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deltactl.errors import StorageError
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import START_MS, Column, TableBuilder
@@ -133,6 +136,20 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
         "Nothing to do: no checkpoint was requested\n"
         "  log cleanup: nothing is left before version 2\n"
     )
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_log_file_that_is_not_deleted_is_counted(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: LocalStore, names: Sequence[str]) -> dict[str, StorageError]:
+        return {name: StorageError("denied") for name in names[:1]}
+
+    make_old(tmp_path / "events", 60)
+    monkeypatch.setattr(LocalStore, "delete_many", refuse)
+    ran = cli("checkpoint", "events", "--cleanup")
+    assert ran.code == 8
+    assert "error: 1 log file was not deleted: denied\n" in ran.err
 
 
 def test_a_cleanup_asks_if_only_the_clock_of_this_machine_shows_the_time(

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,22 @@ def test_the_named_file_is_the_only_one(folder: Path) -> None:
         load_config_file(Path("/a/b"), NAMES)
 
 
+def test_a_user_without_a_home_directory_has_no_file(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # without an account
+    assert find_config_files({}, folder) == []
+    assert cli("config").code == 0  # which also looks for a file of Databricks
+    ran = cli("--install-completion")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: the home directory is not known")
+    monkeypatch.setenv("HOME", str(folder))
+    users = write(folder / ".config/deltactl/deltactl.toml", "")
+    assert find_config_files({}, folder) == [users]
+
+
 @pytest.mark.parametrize(("name", "reason"), [("none", "No such file"), ("t", "Is a directory")])
 def test_the_variable_of_a_file_that_cannot_be_read_is_named(
     cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
@@ -223,7 +240,8 @@ def test_a_directory_that_may_not_be_searched_is_named(
     make_table(folder / "t", {})
     ran = cli("optimize", "t")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"error: {users}: cannot be read: Permission denied\nhint: Give ")
+    why = "cannot know whether this file exists: Permission denied"
+    assert ran.err.startswith(f"error: {users}: {why}\nhint: Give this user access, start in ")
     monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
     assert cli("optimize", "t").code == 0
 
@@ -232,11 +250,12 @@ def test_patterns_match_tables_in_any_spelling_of_their_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert matches_table([f"{tmp_path}/*"], "some/table/")
-    assert matches_table(["some/*"], "some/table")
-    assert matches_table(["s3://lake/*"], "s3://lake/a/b/")
-    assert not matches_table(["/lake/*"], "s3://lake/a")
-    assert matches_table(["s3a://lake/*"], "S3://lake/a")
+    matches = partial(matches_table, folder=Path("/etc"))
+    assert matches([f"{tmp_path}/*"], "some/table/")
+    assert matches(["some/*"], "some/table")
+    assert matches(["s3://lake/*"], "s3://lake/a/b/")
+    assert not matches(["/lake/*"], "s3://lake/a")
+    assert matches(["s3a://lake/*"], "S3://lake/a")
     (tmp_path / "t x").mkdir()
     (tmp_path / "link").symlink_to("t x")
     (tmp_path / "here").symlink_to(tmp_path)
@@ -247,9 +266,26 @@ def test_patterns_match_tables_in_any_spelling_of_their_address(
     )  # fmt: skip
     for pattern in (*spellings, f"{tmp_path}/t*", f"{tmp_path}/here/t*"):
         for table in spellings:
-            assert matches_table([pattern], table), (pattern, table)
-        assert not matches_table([pattern], "other")
-        assert not matches_table([pattern], "file://host/t x")
+            assert matches([pattern], table), (pattern, table)
+        assert not matches([pattern], "other")
+        assert not matches([pattern], "file://host/t x")
+
+
+@pytest.mark.parametrize("place", [".", "lake", "elsewhere"])
+@pytest.mark.parametrize("table", ["archive/t", "{0}/lake/archive/t", "{0}/link/archive/t"])
+def test_a_relative_pattern_is_one_of_the_directory_of_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, table: str
+) -> None:
+    for name in ("lake", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("lake")
+    monkeypatch.chdir(tmp_path / place)
+    content = '[profiles.old]\ntables = ["archive/*"]\n[profiles.old.maintain]\nretain = "90d"\n'
+    path = write(tmp_path / "lake/policy.toml", content)
+    for spelling in (path, Path(os.path.relpath(path))):
+        file = load_config_file(spelling, NAMES)
+        assert file.has_in_profile("old", table.format(tmp_path))
+        assert not file.has_in_profile("old", f"{tmp_path}/lake/archived/t")
 
 
 def test_a_token_is_not_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,16 +330,36 @@ def test_the_hint_of_a_file_that_is_no_toml_helps_without_the_documentation(
     assert "target-size" in cli("config").out
 
 
-@pytest.mark.parametrize("option", ["dry-run", "check"])
-def test_a_variable_of_an_option_about_safety_is_refused(
-    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("optimize", "dry-run"),
+        ("optimize", "check"),
+        ("optimize", "where"),
+        ("maintain", "policy"),
+        ("maintain", "only"),
+        ("maintain", "tables-from"),
+        ("maintain", "no-lease"),
+    ],
+)
+def test_a_variable_of_an_option_that_is_no_setting_is_refused(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, option: str
 ) -> None:
     name = f"DELTACTL_{option.replace('-', '_').upper()}"
     monkeypatch.setenv(name, "1")
-    ran = cli("optimize", str(tmp_path))
+    ran = cli(command, str(tmp_path))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {name}: this option cannot be set by a variable\n")
     assert f"give --{option} on the command line" in ran.err
+
+
+@pytest.mark.parametrize("name", ["DELTACTL_WHERE", "DELTACTL_TO_VERSION", "DELTACTL_POLICY"])
+def test_a_variable_of_an_option_of_another_command_has_no_effect(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    ran = cli("config")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_a_misspelled_variable_is_a_warning(

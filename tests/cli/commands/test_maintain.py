@@ -86,6 +86,27 @@ def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
     assert outcome["measured"]["bytes_read"] == outcome["predicted"]["bytes_read"]
 
 
+def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "a", "b", "--budget", "1B")
+    rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]
+    assert rows[0] == ["count", "action", "table", "reason"]
+    assert [row[:3] for row in rows[1:]] == [
+        ["2", "optimize", "several"],
+        ["2", "checkpoint", "several"],
+    ]
+    cli("maintain", "b")
+    ran = cli("maintain", "a", "b", "--budget", "1B")
+    rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["1", "optimize", "a"], ["1", "checkpoint", "a"]]
+
+
+def test_a_document_has_the_tables_as_they_were_given(lake: Path, cli: RunCli) -> None:
+    build(lake / "small", 2)
+    given = ["small", "none-*", "b", "broken", "a"]
+    runs = json.loads(cli("maintain", *given, "--dry-run", "-o", "json").out)["runs"]
+    assert [run["table"] for run in runs] == given
+
+
 @pytest.mark.parametrize("form", ["ndjson", "csv", "junit", "github"])
 def test_every_format_has_the_exit_status_of_the_worst_table(
     lake: Path, cli: RunCli, form: str
@@ -148,6 +169,16 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
     assert [it["reason"] for it in runs["b"]] == [
         "13 commits since the last checkpoint; the interval is 10"
     ]
+
+
+def test_a_policy_without_actions_is_told(lake: Path, cli: RunCli) -> None:
+    policy = write_policy(
+        lake, '[profiles.out]\ntables = ["b"]\n[profiles.out.maintain]\nactions = []\n'
+    )
+    ran = cli("maintain", "a", "b", "--policy", policy)
+    assert ran.code == 0
+    assert "note: 1 table left out, such as b: the policy has no actions\n" in ran.err
+    assert cli("maintain", "a", "b", "--policy", policy, "-q").err == ""
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,7 @@ def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: Table
     assert (ran.code, document["version_after"]) == (5, 3)
     assert (document["exit_code"], document["error"]["code"]) == (5, "PARTIAL")
     assert "error: the run succeeded, but the --report file could not be written: " in ran.err
+    assert "the file of --report or --metrics could not" in cli("explain", "PARTIAL").out
     ran = cli("optimize", "t", "t/", "--report", name, "-o", "json")
     document = json.loads(ran.out)
     assert (ran.code, document["exit_code"], document["error"]["code"]) == (5, 5, "PARTIAL")

@@ -5,6 +5,7 @@ import re
 from deltactl.operations.maintain.actions import TableFacts
 from deltactl.operations.maintain.options import Budget
 from deltactl.operations.maintain.report import TableReport, TableSample, render_metrics
+from tests.conftest import REPOSITORY
 
 _SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{table="((?:[^"\\\n]|\\["\\n])*)"\} (\S+)')
 
@@ -50,6 +51,16 @@ def test_metrics_have_the_known_values_of_each_table() -> None:
     assert found["deltactl_exit_status", r"odd \"\\\nname"] == 8
     assert ("deltactl_small_files", r"odd \"\\\nname") not in found
     assert "deltactl_reclaimable_bytes" not in str(found)  # not known
+
+
+def test_the_alerts_of_the_tutorial_are_also_for_a_table_that_cannot_be_read() -> None:
+    page = (REPOSITORY / "docs/tutorial-autopilot.md").read_text("utf-8")
+    used = set(re.findall(r"\bdeltactl_\w+", page))
+    facts = TableFacts("events", "file:///events", "id", 3)
+    known = parse(render_metrics([TableSample("events", 0, 1, TableReport(facts, Budget(), ()))]))
+    assert used <= {name for name, _ in known}
+    unread = parse(render_metrics([TableSample("broken", 1, 1)]))
+    assert used & {name for name, _ in unread}
 
 
 def test_nothing_is_no_text() -> None:
