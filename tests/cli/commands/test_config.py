@@ -362,6 +362,14 @@ def test_a_variable_of_an_option_of_another_command_has_no_effect(
     assert (ran.code, ran.err) == (0, "")
 
 
+def test_the_variable_of_an_image_for_the_version_of_the_program_has_no_effect(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DELTACTL_VERSION", "1.2")
+    ran = cli("check", str(tmp_path))
+    assert (ran.code, "DELTACTL_VERSION" in ran.err) == (1, False)
+
+
 def test_a_misspelled_variable_is_a_warning(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
