@@ -194,10 +194,12 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
         refusal = error
     if refusal is None:
         ways.append(f"rerun with {omit} to restore the version without these files")
-    hint = f"Do one of these: {'; '.join(ways)}. " if ways else ""
+    why = ""
     if refusal is not None and not undos:
-        hint += f"{omit} would be refused: {refusal.message}. {refusal.hint or ''}"
-    return SafetyError(message, hint=hint.strip())
+        why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
+    if not ways:
+        ways.append("copy them back from a backup")
+    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
 def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:
