@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ConflictError, DeltactlError, ObjectNotFoundError, SafetyError
-from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
@@ -41,8 +40,8 @@ class LostFiles:
 
     ``files`` are rows of ``ADD_SCHEMA``; ``names`` has the file that is missing for each of them:
     the data file, or else that of its deletion vector. ``places`` says where a missing file may
-    still be. ``empty`` are the directories of missing files that have no file. ``num_gone`` counts
-    all missing data files of the table.
+    still be, or the right one if another file has its name. ``empty`` are the directories of
+    missing files that have no file. ``num_gone`` counts all missing data files of the table.
     """
 
     files: pa.Table = field(repr=False)
@@ -73,8 +72,8 @@ def find_lost(
         StorageError: a lookup failed.
         SafetyError: the storage of the files is not accessible, or its quarantine cannot be read.
     """
-    store = snapshot.store
-    gone = _find_gone(store, [it.path for it in missing])
+    store, asked = snapshot.store, [it.path for it in missing if is_placed(it.path)]
+    gone = _find_gone(store, asked)
     lost = [Missing(name, "") for name in gone]
     parts = [ADD_SCHEMA.empty_table()]
     if lost:
@@ -83,15 +82,15 @@ def find_lost(
     files = pa.concat_tables(parts).combine_chunks()
     is_data = pc.is_in(files["path"], value_set=pa.array(gone, pa.string()))
     names = pc.if_else(is_data, files["path"], vector_files(files["deletion_vector"]))
-    if not lost:
+    if not asked:
         return LostFiles(files, names, {})
     if (refusal := find_away_refusal(store, lost)) is not None:
         raise refusal
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
     num_gone = pc.sum(is_data).as_py() or 0
-    places |= _find_kept(store, [name for name in gone if not is_absolute(name)])
-    places |= _find_kept_elsewhere(store, filter(is_absolute, gone), storage_options)
+    places |= _find_kept(store, [name for name in asked if not is_absolute(name)])
+    places |= _find_kept_elsewhere(store, filter(is_absolute, asked), storage_options)
     return LostFiles(files, names, places, empty, num_gone)
 
 
@@ -119,13 +118,14 @@ def find_loss_refusal(
 ) -> SafetyError | None:
     """Return why so many files must not be given up, if they must not.
 
-    These are ``count`` of ``total`` files; ``lost`` are those that do not exist. ``expected`` is
+    These are ``count`` of ``total`` files; ``lost`` has those that do not exist. ``expected`` is
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
     where = shlex.quote(uri)
-    if count and lost.num_gone == total and version is not None:
+    if count and count == total and version is not None:
         return SafetyError(
-            f"none of the {format_count(total, 'file')} to restore from version {version} exists",
+            f"none of the {format_count(total, 'file')} to restore from version {version} can be "
+            "read",
             hint="Copy the files back, or restore another version: "
             f"`deltactl describe-history {where} --restorable` shows which versions have all "
             "their files.",
@@ -155,20 +155,29 @@ def find_loss_refusal(
     )
 
 
-def find_kept_refusal(uri: str, lost: LostFiles, removed: pa.Table) -> SafetyError | None:
-    """Return why a restore must not omit lost files, which may be live in the latest version."""
-    live = lost.filter(pc.is_in(file_keys(lost.files), value_set=file_keys(removed)))
-    if pc.any(live.is_vector).as_py():
-        return SafetyError(
-            f"{live.files['path'].filter(live.is_vector)[0].as_py()!r} exists, and only its "
-            "deletion vector is missing: without the file, its live rows would be lost",
-            hint=f"Run `deltactl check {shlex.quote(uri)} --fix missing-vectors`, which says what "
-            "can be chosen.",
-        )
-    for name in lost.names.to_pylist():
+def find_kept_refusal(
+    uri: str, omitted: pa.Table, removed: pa.Table, missing: Iterable[Missing], lost: LostFiles
+) -> SafetyError | None:
+    """Return why a restore must not omit files that need missing files, if it must not.
+
+    ``omitted`` and ``removed`` are rows of ``ADD_SCHEMA``: ``removed`` leave the latest version.
+    """
+    problems = {it.path: it.problem for it in missing}
+    live = omitted["path"].filter(pc.is_in(omitted["path"], value_set=removed["path"]))
+    for path in live.to_pylist():
+        if path not in problems:
+            return SafetyError(
+                f"{path!r} exists and is live, and only the deletion vector that it had in the "
+                "version to restore cannot be read: without the file, its live rows would be lost",
+                hint="Copy the deletion vector back from a backup. If the latest version needs it "
+                f"too, `deltactl check {shlex.quote(uri)} --fix missing-vectors` says what can be "
+                "chosen.",
+            )
+    for name, problem in problems.items():
         if name in lost.places:
             return SafetyError(
-                f"{name!r} does not exist, but can perhaps be restored: {lost.places[name]}",
+                f"{name!r} cannot be read ({problem}), but can perhaps be restored: "
+                f"{lost.places[name]}",
                 hint="Restore it, and all other such files, then rerun.",
             )
     return None
@@ -245,39 +254,45 @@ def _ensure_no_links(store: Store, folder: str, names: Sequence[str], *, is_empt
         )
 
 
-def _find_kept(store: Store, gone: Sequence[str]) -> dict[str, str]:
-    """Return how files can be restored from object versions or the quarantine of a vacuum."""
+def _find_kept(store: Store, names: Sequence[str]) -> dict[str, str]:
+    """Return how files can be restored from object versions or the quarantine of a vacuum.
+
+    A name may have another file, which stays as it is.
+    """
     places: dict[str, str] = {}
+    gone = set(_find_gone(store, names))
     if store.versions is not None:
-        failed = store.versions.undelete_many(gone, dry_run=True)
+        failed = store.versions.undelete_many(sorted(gone), dry_run=True)
         for name in gone:
             error = failed.get(name)
             if error is None:
                 places[name] = "the bucket keeps an older version: restore it"
             elif not isinstance(error, ObjectNotFoundError):
                 places[name] = f"it is not known whether an older version exists: {error.message}"
-    for name, run_id in find_quarantined(store, gone).items():
+    for name, run_id in find_quarantined(store, names).items():
+        first = "" if name in gone else "if the file that has its name is moved to another place, "
         command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {run_id}"
-        places[name] = f"{quarantine_name(run_id, name)!r} has it: `{command}` moves it back"
+        kept = quarantine_name(run_id, name)
+        places[name] = f"{kept!r} has it: {first}`{command}` moves it back"
     return places
 
 
 def _find_kept_elsewhere(
-    store: Store, gone: Iterable[str], storage_options: Mapping[str, str]
+    store: Store, names: Iterable[str], storage_options: Mapping[str, str]
 ) -> dict[str, str]:
     """Return how files of other tables can be restored there: a shallow clone has their names."""
     places: dict[str, str] = {}
-    for folder, names in _by_folder(gone).items():
+    for folder, paths in _by_folder(names).items():
         try:
             root = _find_root(store, folder)
             if root is not None:
                 source = open_store(root, storage_options)
-                inner = {name.removeprefix(f"{root}/"): name for name in names}
+                inner = {path.removeprefix(f"{root}/"): path for path in paths}
                 kept = _find_kept(source, list(inner))
                 places |= {inner[name]: place for name, place in kept.items()}
         except DeltactlError as error:
             reason = f"it is not known whether its table can restore it: {error.message}"
-            places |= dict.fromkeys(names, reason)
+            places |= dict.fromkeys(paths, reason)
     return places
 
 

@@ -146,6 +146,21 @@ def needs_missing(files: pa.Table, missing: Iterable[Missing]) -> pa.Array:
     return mask.combine_chunks()
 
 
+def explain_missing(files: pa.Table, missing: Iterable[Missing]) -> tuple[Missing, ...]:
+    """Return the paths of files that need missing files, each with its own or its vector's problem.
+
+    ``files`` are rows of ``ADD_SCHEMA``.
+    """
+    problems = {it.path: it.problem for it in missing}
+    pairs = zip(
+        files["path"].to_pylist(), vector_files(files["deletion_vector"]).to_pylist(), strict=True
+    )
+    return tuple(
+        Missing(path, problems.get(path) or f"its deletion vector {vector!r}: {problems[vector]}")
+        for path, vector in sorted(pairs, key=lambda pair: pair[0])
+    )
+
+
 def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterator[PresenceResult]:
     spec = PresenceSpec(store.uri, context.storage_options)
     numbered = [Task(number, task) for number, task in enumerate(tasks)]

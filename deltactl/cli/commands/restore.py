@@ -76,10 +76,12 @@ def _question(plan: RestorePlan) -> str:
         f"Restore version {plan.target_version}: add {added} ({format_size(plan.added_bytes)}), "
         f"remove {removed} ({format_size(plan.removed_bytes)})?"
     )
-    if plan.missing:
-        missing = format_count(len(plan.missing), "file is", "files are")
-        whose = "its" if len(plan.missing) == 1 else "their"
-        text += f" {missing} missing: the new version will lack {whose} rows."
+    if lost := plan.lost.num_rows:
+        rows = "rows" if plan.lost_rows is None else format_count(plan.lost_rows, "row")
+        text += (
+            f" {format_count(lost, 'file')} cannot be read: the new version will lack "
+            f"{'its' if lost == 1 else 'their'} {rows}."
+        )
     return text
 
 

@@ -101,7 +101,7 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
                 f", but without {format_count(lost, 'file')} of that version that cannot be read"
             )
         yield Section(((Tone.CAUTION if lost else Tone.GOOD)("Nothing to restore"), said))
-        yield from _list_missing(plan)
+        yield from _list_unreadable(plan)
         return
     if report.version_after is None:
         yield from _describe_changes(_title("Would restore", plan), plan)
@@ -116,16 +116,20 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
 
     from deltactl.operations.missing_files import needs_missing
 
-    way = "To undo it:"
+    # They were not looked for: the restored version does not need them.
+    way = (
+        "To undo it, if the removed files still exist:" if plan.removed.num_rows else "To undo it:"
+    )
     if missing := pc.sum(needs_missing(plan.removed, plan.missing)).as_py():
         where += ["--ignore-missing", "--expect-files", str(missing)]
-        way = "To undo it, still without the files that are missing:"
+        way = "To undo it without the missing files, if the other removed files still exist:"
     undo = typed_command(["restore", table, "--to-version", str(plan.version), *where])
     yield Section(way, code=undo)
 
 
-def _list_missing(plan: RestorePlan) -> Iterator[Section]:
-    return list_files("Missing", [(it.path, it.problem) for it in plan.missing], Tone.BAD)
+def _list_unreadable(plan: RestorePlan) -> Iterator[Section]:
+    files = [(it.path, it.problem) for it in plan.unreadable]
+    return list_files("Cannot be read", files, Tone.BAD)
 
 
 def describe_plan(plan: RestorePlan) -> Iterator[Section]:
@@ -139,11 +143,18 @@ def _title(verb: str, plan: RestorePlan, tone: Tone = Tone.STRONG) -> tuple[Styl
 
 
 def _describe_changes(title: Line, plan: RestorePlan) -> Iterator[Section]:
+    from deltactl.log.commits.changes import FileCounts
+
     after = f"{format_count(plan.files_after, 'file')}, {format_size(plan.bytes_after)}"
     undone = list_single_versions(plan.undone) if plan.undone else None
-    facts = [("undoes", undone), ("table after", after)]
+    lost = FileCounts(plan.lost.num_rows, plan.lost_bytes, plan.lost_rows)
+    facts = [
+        ("unreadable", Tone.BAD(_describe(lost)) if lost.num_files else None),
+        ("undoes", undone),
+        ("table after", after),
+    ]
     yield from describe_diff(plan.diff, title, facts)
-    yield from _list_missing(plan)
+    yield from _list_unreadable(plan)
 
 
 def describe_alter(report: AlterReport) -> Iterator[Section]:

@@ -54,6 +54,12 @@ def live_rows(files: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(num_records(files["stats"]), pc.fill_null(deleted, 0))
 
 
+def sum_rows(files: pa.Table) -> int | None:
+    """Return the live rows of all files; ``None`` if they are not known for one."""
+    rows = live_rows(files)
+    return None if rows.null_count else pc.sum(rows).as_py() or 0
+
+
 def count_changes(
     added: pa.Table, removed: pa.Table, versions: Iterable[int]
 ) -> dict[int, CommitChange]:

@@ -142,18 +142,21 @@ def _repairs(
 
 
 def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
-    """Replace the repairs of missing files that are of a moved table, or that an undo restores."""
-    codes = pa.array(["FILE_MISSING", "VECTOR_MISSING"])
-    is_missing = pc.is_in(found["code"], value_set=codes)
+    """Replace the repairs of missing files of a moved table, and of files that an undo restores."""
+    is_missing = pc.is_in(found["code"], value_set=pa.array(["FILE_MISSING", "VECTOR_MISSING"]))
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
     outside = [name for name in missing if is_absolute_name(name)]
     if outside and find_away_refusal(store, [Missing(name, "") for name in outside]):
         mask = pc.is_in(found["file"], value_set=pa.array(outside))
         repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
-    for past in find_past_vacuums(store, missing, ignore_warning) if missing else ():
-        mask = pc.and_(is_missing, pc.is_in(found["file"], value_set=past.restorable))
+    is_wrong = pc.equal(found["code"], "FILE_SIZE")
+    asked = pc.unique(found["file"].filter(pc.or_(is_missing, is_wrong))).to_pylist()
+    for past in find_past_vacuums(store, asked, ignore_warning) if asked else ():
         command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
+        mask = pc.and_(is_missing, pc.is_in(found["file"], value_set=past.restorable))
         repairs = pc.if_else(mask, command, repairs)
+        mask = pc.and_(is_wrong, pc.is_in(found["file"], value_set=past.blocked))
+        repairs = pc.if_else(mask, f"move the file out of the table, then run `{command}`", repairs)
     return repairs
 
 

@@ -14,12 +14,19 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.commits.changes import sum_rows
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.blame import find_changing
 from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, needs_missing
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    Missing,
+    explain_missing,
+    find_missing,
+    needs_missing,
+)
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restored_state import RestoredState, are_marks_behind, is_same_state
@@ -42,9 +49,9 @@ class RestorePlan:
     """The plan of a restore of ``version`` to ``target_version``.
 
     ``added`` and ``removed`` are the files to add and to remove, rows of ``ADD_SCHEMA``; ``lost``
-    are the files of the target that cannot be read, because of ``missing`` files; it needs
-    ``wanted_files``. ``renumbered``
-    are files of both versions that get the row ids of the target again. ``state`` is ``None`` if
+    are the files of the target that cannot be read, because of ``missing`` files, of its
+    ``wanted_files``; those that are live in both versions are ``removed``. ``renumbered`` are files
+    of both versions that get the row ids of the target again. ``state`` is ``None`` if
     only the files of some partitions are restored; then ``undone`` are the later versions that
     changed these partitions.
     """
@@ -75,6 +82,21 @@ class RestorePlan:
     def removed_bytes(self) -> int:
         """Return the total size of the files to remove."""
         return sum_sizes(self.removed)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Return the total size of the files that cannot be read."""
+        return sum_sizes(self.lost)
+
+    @property
+    def lost_rows(self) -> int | None:
+        """Return the live rows of the files that cannot be read; ``None`` if they are not known."""
+        return sum_rows(self.lost)
+
+    @property
+    def unreadable(self) -> tuple[Missing, ...]:
+        """Return the files of the target that cannot be read, each with its problem."""
+        return explain_missing(self.lost, self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +161,7 @@ def plan_restore(
         _warn_of_no_match(current, target, predicate, context)
     mask = needs_missing(added, missing)
     lost, added = added.filter(mask), added.filter(pc.invert(mask))
-    if missing and options.ignore_missing:
+    if missing:
         broken = _live_in_both(target, lost, missing, predicate)
         lost, removed = pa.concat_tables([lost, broken]), pa.concat_tables([removed, broken])
         is_same = is_same and not broken.num_rows

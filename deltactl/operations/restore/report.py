@@ -42,6 +42,7 @@ class RestoreReport(ShortRepr):
             "files_after": plan.files_after,
             "bytes_after": plan.bytes_after,
             "files_lost": plan.lost["path"].to_pylist(),
+            "rows_lost": plan.lost_rows,
             "missing": [asdict(it) for it in plan.missing],
             "gone": [asdict(it) for it in self.gone],
             "versions_ended_by_vacuum": [list(it) for it in self.ends],

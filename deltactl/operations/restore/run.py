@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError
+from deltactl.errors import CorruptLogError, DeltactlError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
@@ -150,42 +150,56 @@ def _find_refusal(
     if refusal is None and plan.missing:
         refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:
-        return _explain_missing(versions, plan)
+        return _explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
-        uri = versions.log.uri
-        lost = find_lost(versions.target, plan.missing, context.storage_options)
-        refusal = find_kept_refusal(uri, lost, plan.removed)
-        if refusal is None and not plan.is_empty:
-            refusal = find_loss_refusal(
-                uri,
-                lost,
-                plan.lost.num_rows,
-                plan.wanted_files,
-                options.expect_files,
-                version=plan.target_version,
-            )
+        # A plan without changes changes nothing that would have to be confirmed.
+        number = plan.lost.num_rows if plan.is_empty else options.expect_files
+        refusal = _find_omission_refusal(versions, plan, number, context)
     return refusal
 
 
-def _explain_missing(versions: Versions, plan: RestorePlan) -> SafetyError:
+def _find_omission_refusal(
+    versions: Versions, plan: RestorePlan, expected: int | None, context: RunContext
+) -> SafetyError | None:
+    """Return why the version must not be restored without the files that cannot be read.
+
+    ``expected`` is the number of these files that the user gave.
+    """
+    uri = versions.log.uri
+    lost = find_lost(versions.target, plan.missing, context.storage_options)
+    return find_kept_refusal(uri, plan.lost, plan.removed, plan.missing, lost) or find_loss_refusal(
+        uri, lost, plan.lost.num_rows, plan.wanted_files, expected, version=plan.target_version
+    )
+
+
+def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
     log = versions.log
     paths = [it.path for it in plan.missing]
     past = find_past_vacuums(log.store, paths, log.warn)
     message = (
-        f"{format_count(len(paths), 'file', 'files')} of version {plan.target_version} cannot be "
-        f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
+        f"{format_count(plan.lost.num_rows, 'file', 'files')} of version {plan.target_version} "
+        f"cannot be read: {list_missing(plan.unreadable)}{_explain_removal(versions, plan, past)}"
     )
-    ways = list_undos(log.store, past)
+    undos = list_undos(log.store, past)
+    ways = undos.copy()
     whole = find_whole_version(log, plan.target_version, paths)
     if whole is not None:
         ways.append(f"restore version {whole}, the last version before it that has all its files")
-    if plan.lost.num_rows < plan.wanted_files:
-        rerun = f"rerun with {option('ignore_missing', True)}"
-        ways.append(f"{rerun} to restore the version without them")
-    elif not ways:
+    omit = option("ignore_missing", True)
+    refusal: DeltactlError | None
+    try:
+        refusal = _find_omission_refusal(versions, plan, plan.lost.num_rows, context)
+    except DeltactlError as error:
+        refusal = error
+    if refusal is None:
+        ways.append(f"rerun with {omit} to restore the version without these files")
+    why = ""
+    if refusal is not None and not undos:
+        why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
+    if not ways:
         ways.append("copy them back from a backup")
-    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
+    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
 def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:

@@ -19,13 +19,13 @@ VersionRange = tuple[int, int]
 
 
 def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:
-    """Return the last version before the target whose files all exist; list all files.
+    """Return the last version before the target that has files, all of which exist; list all files.
 
     A later version may contain the change that the restore is to undo.
     """
     states = find_restorable(log, missing)
-    whole = (v for v, it in states.items() if it.state is State.READABLE and v < target)
-    return max(whole, default=None)
+    whole = (v for v, it in states.items() if it.state is State.READABLE and it.num_files)
+    return max((version for version in whole if version < target), default=None)
 
 
 def find_ends(

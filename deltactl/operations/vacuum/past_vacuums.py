@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.operations.vacuum.journal import list_removals, read_run
-from deltactl.operations.vacuum.undo import plan_undo
+from deltactl.operations.vacuum.undo import NAME_IN_USE, plan_undo
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -20,13 +20,15 @@ from deltactl.units import format_timestamp
 class PastVacuum:
     """A vacuum that removed missing files; its undo restores the ``restorable`` of them.
 
+    It restores the ``blocked`` of them when the files that have their names now are moved away.
     ``started_ms`` is ``None`` if its journal cannot be read.
     """
 
     run_id: str
     started_ms: int | None
     num_files: int
-    restorable: pa.Array
+    restorable: pa.ChunkedArray
+    blocked: pa.ChunkedArray
 
 
 def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
@@ -44,10 +46,13 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
             if not len(names):
                 continue
             undo, _ = plan_undo(store, run_id, files)
-            restored = pa.array(undo.restored, pa.string())
-            back = names.filter(pc.is_in(names, value_set=restored)).combine_chunks()
+            in_use = [name for name, why in undo.impossible.items() if why == NAME_IN_USE]
+            back, blocked = (
+                names.filter(pc.is_in(names, value_set=pa.array(chosen, pa.string())))
+                for chosen in (undo.restored, in_use)
+            )
             started_ms = None if record is None else record.started_ms
-            found.append(PastVacuum(run_id, started_ms, len(names), back))
+            found.append(PastVacuum(run_id, started_ms, len(names), back, blocked))
         except DeltactlError as error:
             warn(f"it is not known whether vacuum {run_id} removed the files: {error.message}")
     return tuple(found)
@@ -63,11 +68,13 @@ def describe_vacuums(past: Iterable[PastVacuum]) -> str:
 
 
 def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:
-    """Return the remedy for missing files that undos of vacuums restore, if there are any."""
-    command = f"deltactl vacuum {shlex.quote(store.uri)} --undo"
-    undos = [
-        f"`{command} {it.run_id}`, which restores {len(it.restorable):,}"
-        for it in past
-        if len(it.restorable)
-    ]
-    return [f"run {' and '.join(undos)}"] if undos else []
+    """Return the remedy for missing and wrong files that undos restore, if there are any."""
+    undos, wrong = [], []
+    for it in past:
+        if number := len(it.restorable) + len(it.blocked):
+            command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {it.run_id}"
+            undos.append(f"`{command}`, which restores {number:,}")
+            wrong += it.blocked.to_pylist()
+    more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
+    first = f"move the wrong file {wrong[0]!r}{more} out of the table, then " if wrong else ""
+    return [f"{first}run {' and '.join(undos)}"] if undos else []

@@ -110,6 +110,11 @@ def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
         lost: f"cannot be repaired: restore {lost} from a backup. `deltactl explain FILE_MISSING` "
         "says what else helps",
     }
+    table.store.put(MISSING, b"PAR1")
+    found = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    (repair,) = (it["repair"] for it in found if it["code"] == "FILE_SIZE")
+    undo = f"`deltactl vacuum {table.store.uri} --undo {run}`"
+    assert repair == f"move the file out of the table, then run {undo}"
 
 
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:

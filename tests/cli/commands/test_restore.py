@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ def test_the_plan_and_the_restore_as_text(cli: RunCli, table: TableBuilder) -> N
     ran = cli("restore", "events", "--to-version", "1")
     assert (ran.code, version()) == (0, 4)
     assert ran.out.startswith("Restored version 1 in version 4\n")
-    assert ran.out.endswith("To undo it:\n  deltactl restore events --to-version 3\n")
+    undo = "  deltactl restore events --to-version 3\n"
+    assert ran.out.endswith(f"To undo it, if the removed files still exist:\n{undo}")
     ran = cli("restore", "events", "--to-version", "1")
     assert (ran.code, version()) == (0, 4)
     assert ran.out == "Nothing to restore: version 4 is the same as version 1\n"
@@ -51,6 +53,12 @@ def test_a_dry_run_prints_the_version_of_a_time(cli: RunCli, table: TableBuilder
     assert ran.out.endswith("  deltactl restore events --to-version 1\n")
     clone = cli("clone", "events", "new", "--deep", "--timestamp", "2010-01-01", "--dry-run")
     assert clone.out.endswith("  deltactl clone events new --deep --version 1\n")
+
+
+def test_the_undo_is_certain_if_nothing_was_removed(cli: RunCli, table: TableBuilder) -> None:
+    Table("events").restore(version=0)
+    ran = cli("restore", "events", "--to-version", "3")
+    assert ran.out.endswith("To undo it:\n  deltactl restore events --to-version 4\n")
 
 
 def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilder) -> None:
@@ -112,7 +120,9 @@ def test_the_undo_of_a_restore_that_dropped_missing_files_works(
     before = version()
     words = ["--ignore-missing", "--expect-files", "1"]
     ran = cli("restore", "events", "--to-version", "1", *words, "--yes")
-    command = ran.out.splitlines()[-1].split()
+    way, line = ran.out.splitlines()[-2:]
+    assert way == "To undo it without the missing files, if the other removed files still exist:"
+    command = line.split()
     assert command == [*f"deltactl restore events --to-version {before}".split(), *words]
     assert cli(*command[1:], "--yes").code == 0
 
@@ -134,11 +144,12 @@ def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     assert ran.code == 6
     assert "there is no terminal for a confirmation, and --yes was not given" in ran.err
     assert "Nothing was changed." in ran.err
-    assert "1 file is missing: the new version will lack its rows." in ran.err
+    assert "1 file cannot be read: the new version will lack its 1 row." in ran.err
     assert version() == 3
     ran = cli(*words, "--yes")
     assert (ran.code, version()) == (0, 4)
-    assert f"Missing (1)\n  p=a/{path.name}\n      reason: it does not exist\n" in ran.out
+    assert re.search(r"\n  unreadable   1 file, .* B, 1 row\n", ran.out)
+    assert f"Cannot be read (1)\n  p=a/{path.name}\n      reason: it does not exist\n" in ran.out
 
 
 def test_files_that_a_vacuum_takes_meanwhile(

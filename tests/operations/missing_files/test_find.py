@@ -7,7 +7,7 @@ import pytest
 from deltactl.cli.pages.changes import describe_restore
 from deltactl.errors import SafetyError
 from deltactl.operations import missing_files
-from tests.support.restores import damaged, ids, latest, restore
+from tests.support.restores import damaged, ids, latest, memory_table, restore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import Column, TableBuilder
 
@@ -21,9 +21,10 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert path in caught.value.message
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
-    # Version 3 may contain what the restore is to undo.
-    whole = 1 if "vector" in what else 0
-    assert f"restore version {whole}, the last version before it that has all its files;" in hint
+    # Version 3 may contain what the restore is to undo, and version 0 has no files.
+    whole = "restore version 1, the last version before it that has all its files;"
+    assert (whole in hint, "restore version" in hint) == ("vector" in what, "vector" in what)
+    assert "rerun with ignore_missing=True to restore the version without these files." in hint
     assert latest(builder.store) == 4
 
 
@@ -59,15 +60,66 @@ def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
     builder.delete_rows(paths[0], [0])
     vectors = [name for batch in builder.store.walk() for name in batch if name.endswith(".bin")]
     builder.store.delete_many(vectors)
-    with pytest.raises(SafetyError, match="only its deletion vector is missing") as caught:
+    with pytest.raises(SafetyError, match="exists and is live, and only the deletion vector") as it:
         restore(builder.store, 6, ignore_missing=True)
-    assert "--fix missing-vectors" in (caught.value.hint or "")
+    assert "--fix missing-vectors" in (it.value.hint or "")
+
+
+@pytest.mark.parametrize("now", [1, 3])
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_live_file_is_not_omitted_for_a_vector_that_it_had(now: int, is_short: bool) -> None:
+    """It is live without a vector, or with another one."""
+    builder = memory_table(features=["deletionVectors"])
+    path, _ = builder.append([{"id": 1}, {"id": 2}, {"id": 3}], [{"id": 4}])
+    builder.delete_rows(path, [0])
+    (vector,) = (name for batch in builder.store.walk() for name in batch if name.endswith(".bin"))
+    builder.delete_rows(path, [1])
+    restore(builder.store, now)
+    data = builder.store.read(vector)
+    builder.store.delete_many([vector])
+    if is_short:
+        builder.store.put(vector, data[:-1])
+    with pytest.raises(SafetyError, match="exists and is live, and only the deletion vector that"):
+        restore(builder.store, 2, ignore_missing=True, expect_files=1)
+    with pytest.raises(SafetyError, match=f"1 file of version 2 .*: '{path}' .its deletion") as it:
+        restore(builder.store, 2)
+    assert "ignore_missing=True would be refused: " in (it.value.hint or "")
+    assert "rerun" not in (it.value.hint or "")
+
+
+def test_files_are_counted_once_however_much_of_them_is_missing() -> None:
+    builder, vector = damaged("vector")
+    path = "f00001.parquet"
+    plan = restore(builder.store, 2, dry_run=True).plan
+    assert [(it.path, vector in it.problem) for it in plan.unreadable] == [(path, True)]
+    assert (plan.lost_rows, plan.lost_bytes) == (1, len(builder.store.read(path)))
+    builder.store.delete_many([path])
+    plan = restore(builder.store, 2, dry_run=True).plan
+    assert [(it.path, it.problem) for it in plan.unreadable] == [(path, "it does not exist")]
+    assert [it.path for it in plan.missing] == sorted([vector, path])
+    with pytest.raises(SafetyError, match="1 file of version 2 cannot be read"):
+        restore(builder.store, 2)
+    restore(builder.store, 2, ignore_missing=True, expect_files=1)
 
 
 def test_a_version_of_which_nothing_exists_is_not_restored() -> None:
     """Perhaps the storage is not mounted, and the latest version has lost its files too."""
     builder, _ = damaged("file")
     builder.store.delete_many(list(builder.data))
+    with pytest.raises(SafetyError, match="none of the 2 files to restore from version 1"):
+        restore(builder.store, 1, ignore_missing=True)
+    with pytest.raises(SafetyError, match="2 files of version 1 cannot be read") as caught:
+        restore(builder.store, 1)
+    assert "rerun" not in (caught.value.hint or "")
+    assert "ignore_missing=True would be refused: none of the 2 files" in (caught.value.hint or "")
+
+
+def test_nothing_to_restore_is_no_success_if_nothing_of_the_version_exists() -> None:
+    """The latest version is empty, as the other one without its files."""
+    builder = memory_table()
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    builder.remove(*paths)
+    builder.store.delete_many(paths)
     with pytest.raises(SafetyError, match="none of the 2 files to restore from version 1"):
         restore(builder.store, 1, ignore_missing=True)
 
@@ -78,6 +130,9 @@ def test_a_live_file_in_another_spelling_is_not_given_up() -> None:
     builder.store.put(path.upper(), b"")
     with pytest.raises(SafetyError, match="can perhaps be restored"):
         restore(builder.store, 2, ignore_missing=True)
+    with pytest.raises(SafetyError, match="1 file of version 2 cannot be read") as caught:
+        restore(builder.store, 2)
+    assert "can perhaps be restored: a file with this name in another" in (caught.value.hint or "")
 
 
 def test_many_files_are_looked_for_on_the_engine(

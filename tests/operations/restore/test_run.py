@@ -265,7 +265,7 @@ def test_all_undos_that_are_needed_are_named(tmp_path: Path) -> None:
         table.restore(version=1)
     command = f"`deltactl vacuum {builder.store.uri} --undo"
     both = (f"{command} {run}`, which restores 1" for run in reversed(runs))
-    assert f"run {' and '.join(both)};" in (caught.value.hint or "")
+    assert f"run {' and '.join(both)}." in (caught.value.hint or "")
 
 
 def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(SafetyError) as caught:
         table.restore(version=1)
     assert f"vacuum {run} of" in caught.value.message
-    assert f"--undo {run}`, which restores 1;" in (caught.value.hint or "")
+    assert (caught.value.hint or "").endswith(f" --undo {run}`, which restores 1.")
     for expected in (None, 1):  # not lost, so not to be omitted either
         with pytest.raises(SafetyError, match="can perhaps be restored: .*--undo"):
             table.restore(version=1, ignore_missing=True, expect_files=expected)
@@ -289,6 +289,32 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
 
     undo_vacuum(builder.store, "last")
     assert table.restore(version=1).version_after == 6
+
+
+def test_a_wrong_file_in_the_place_of_one_in_quarantine(tmp_path: Path) -> None:
+    """Such as one that was copied back in part."""
+    from deltactl import VacuumOptions
+
+    builder = TableBuilder(tmp_path, [Column("id")])
+    path, _ = builder.append([{"id": 1}], [{"id": 2}])
+    builder.remove(path)
+    table = Table(str(tmp_path))
+    options = VacuumOptions(retain_ms=0, force_retention=True, quarantine=True)
+    run = table.vacuum(options).run_id
+    (tmp_path / path).write_bytes(b"PAR1")
+    with pytest.raises(SafetyError, match=f"vacuum {run} of .* removed 1") as caught:
+        table.restore(version=1)
+    way = f"move the wrong file '{path}' out of the table, then run `deltactl vacuum"
+    assert way in (caught.value.hint or "")
+    assert (caught.value.hint or "").endswith(f" --undo {run}`, which restores 1.")
+    with pytest.raises(SafetyError, match=f"has 4 bytes.* can perhaps be restored: .*{run}"):
+        table.restore(version=1, ignore_missing=True, expect_files=1)
+    (tmp_path / path).rename(tmp_path.parent / f"{tmp_path.name}.parquet")
+    from deltactl.operations.vacuum.undo import undo_vacuum
+
+    undo_vacuum(builder.store, str(run))
+    table.restore(version=1)
+    assert ids(builder.store) == [1, 2]
 
 
 def test_a_vacuum_without_a_record_is_named_by_its_version() -> None:

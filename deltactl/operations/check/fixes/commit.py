@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ConflictError
 from deltactl.log.audit.path_texts import names_below_root
-from deltactl.log.commits.changes import live_rows
+from deltactl.log.commits.changes import sum_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail
@@ -42,12 +42,6 @@ def ensure_may_remove(base: CommitBase) -> None:
     refusal = find_append_only_refusal(base)
     if refusal is not None:
         raise refusal
-
-
-def sum_rows(files: pa.Table) -> int | None:
-    """Return the live rows of all files; ``None`` if they are not known for one."""
-    rows = live_rows(files)
-    return None if rows.null_count else pc.sum(rows).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

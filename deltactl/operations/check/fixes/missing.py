@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import UsageError
 from deltactl.log.audit.audited_snapshot import load_audited
-from deltactl.log.commits.changes import live_rows
+from deltactl.log.commits.changes import live_rows, sum_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -27,7 +27,6 @@ from deltactl.operations.check.fixes.commit import (
     commit_fix,
     describe_commit,
     ensure_may_remove,
-    sum_rows,
 )
 from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
