@@ -20,7 +20,14 @@ from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.paths import HIVE_NULL
-from deltactl.protocol.schema import DeltaType, Field, StructType, encode_schema, is_void
+from deltactl.protocol.schema import (
+    DeltaType,
+    Field,
+    StructType,
+    encode_schema,
+    is_void,
+    render_type,
+)
 from deltactl.storage.names import is_local_uri
 from deltactl.units import format_count
 
@@ -108,7 +115,7 @@ def _member(name: str, column: str) -> str:
 
 def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"column {column!r} has a type that the catalog does not have: {kind}",
+        f"column {column!r} has a type that the catalog does not have: {render_type(kind)}",
         hint="Add the table to the catalog manually, without this column.",
     )
 
