@@ -182,7 +182,6 @@ def _apply_partitions(
     report: RegisterReport, wanted: TableAddress, partitions: Partitions, catalog: Catalog
 ) -> None:
     """Write the partitions after the entry, and compare them: others may register them too."""
-    hint = f"Then rerun with {option('sync', True)}."
     try:
         catalog.change_partitions(wanted, report.gone, report.new)
         known = catalog.partitions(wanted)
@@ -192,13 +191,13 @@ def _apply_partitions(
             f"engines do not find all rows: {error.message}"
         )
         error.args = (error.message,)
-        error.hint = f"{error.hint or 'Correct the cause.'} {hint}"
+        error.hint = f"{error.hint or 'Fix the cause.'} Then rerun with {option('sync', True)}."
         raise
     if _normal_places(known) != _normal_places(partitions):
         raise ConflictError(
             f"another program changed the partitions of {report.name} in {report.catalog} at the "
             "same time",
-            hint=hint.removeprefix("Then ").capitalize(),
+            hint=f"Rerun with {option('sync', True)}.",
         )
 
 
