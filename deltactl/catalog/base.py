@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, nearest_names
 from deltactl.errors import NotATableError, StorageError
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.vended import Credentials
 
 Operation: TypeAlias = Literal["READ", "READ_WRITE"]
@@ -76,6 +77,11 @@ class TableAddress:
         }
 
     @property
+    def place(self) -> str:
+        """Return the location, or that of the manifests if the catalog has these."""
+        return f"{self.location}/{MANIFEST_DIR}" if self.is_symlink else self.location
+
+    @property
     def is_catalog_managed(self) -> bool:
         """Return whether the catalog decides commits, so that it may know more than the log."""
         features = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
@@ -101,6 +107,9 @@ class Catalog(Protocol):
             AccessDeniedError: the credentials or privileges do not allow it.
             StorageError: the catalog cannot be reached.
         """
+
+    def has_database(self, name: TableName) -> bool:
+        """Return whether there is the database or schema of a name; true if it cannot be seen."""
 
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match a pattern, whatever their kind.
@@ -136,7 +145,7 @@ class Catalog(Protocol):
         """
 
     def partitions(self, address: TableAddress) -> Partitions:
-        """Return the partitions of a symlink table.
+        """Return the partitions that the catalog has for a table, of whatever kind.
 
         Raises:
             AccessDeniedError, StorageError: as for ``find``.
@@ -145,7 +154,7 @@ class Catalog(Protocol):
     def change_partitions(
         self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
     ) -> None:
-        """Remove partitions, then add others.
+        """Remove partitions, then add others; what another run has done already is no error.
 
         Raises:
             AccessDeniedError, StorageError: as for ``find``.

@@ -29,7 +29,8 @@ _ACCESS: Final = Access(
     to_read="glue:GetTable on the table, its database and the catalog",
     to_write="glue:CreateTable, glue:UpdateTable, glue:BatchCreatePartition and "
     "glue:BatchDeletePartition on the table, its database and the catalog",
-    to_list="glue:GetTables and glue:GetDatabases on the catalog",
+    to_list="glue:GetTables, glue:GetPartitions and glue:GetDatabases on the tables, their "
+    "databases and the catalog",
 )
 
 
@@ -102,6 +103,14 @@ class GlueCatalog:
         found: Mapping[str, Any] = answer["Table"]
         return found
 
+    def has_database(self, name: TableName) -> bool:
+        """Return whether there is a database; see ``Catalog.has_database``."""
+        try:
+            self._client.get_database(**self._account, Name=_lowered(name)[0])
+        except Exception as error:  # noqa: BLE001 - whoever may create tables may lack GetDatabase
+            return service_code(error) != "EntityNotFoundException"
+        return True
+
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match; see ``Catalog.list``."""
         database = pattern.parts[0].lower()
@@ -130,6 +139,10 @@ class GlueCatalog:
         """Change a table; see ``Catalog.change``."""
         with self._mapped("change", wanted):
             found = self._get(parse_name(wanted.name))
+        keys = [key["Name"] for key in found.get("PartitionKeys") or ()]
+        if replace and keys != list(wanted.partition_columns):
+            # Glue takes the values of a partition only with the keys that the table has.
+            self.change_partitions(wanted, list(self.partitions(wanted)), {})
         taken = self._client.meta.service_model.shape_for("TableInput").members
         before = {key: found[key] for key in found if key in taken}
         self._write("update_table", wanted, before, replace=replace)
@@ -145,7 +158,10 @@ class GlueCatalog:
         """Return the partitions; see ``Catalog.partitions``."""
         place, table = self._place(address)
         found = self._pages("get_partitions", "Partitions", **place, **table)
-        return {tuple(it["Values"]): it["StorageDescriptor"]["Location"] for it in found}
+        return {
+            tuple(it["Values"]): (it.get("StorageDescriptor") or {}).get("Location") or ""
+            for it in found
+        }
 
     def change_partitions(
         self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
@@ -163,16 +179,19 @@ class GlueCatalog:
                 answer = self._client.batch_delete_partition(
                     **place, **table, PartitionsToDelete=page
                 )
-                self._ensure_done(wanted, answer)
+                self._ensure_done(wanted, answer, "EntityNotFoundException")
             for page in _split(added, _PAGE):
                 answer = self._client.batch_create_partition(
                     **place, **table, PartitionInputList=page
                 )
-                self._ensure_done(wanted, answer)
+                self._ensure_done(wanted, answer, "AlreadyExistsException")
 
-    def _ensure_done(self, wanted: TableAddress, answer: Mapping[str, Any]) -> None:
+    def _ensure_done(self, wanted: TableAddress, answer: Mapping[str, Any], done: str) -> None:
+        """Refuse an answer with errors of other codes than ``done``."""
         for failed in answer.get("Errors") or ():
             detail = failed.get("ErrorDetail") or {}
+            if detail.get("ErrorCode") == done:
+                continue
             raise StorageError(
                 f"{self.title} refused partition {failed.get('PartitionValues')} of "
                 f"{wanted.name}: {detail.get('ErrorMessage') or detail.get('ErrorCode')}"

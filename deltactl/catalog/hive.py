@@ -30,7 +30,9 @@ _LAST_PORT: Final = 65535
 _PAGE: Final = 100
 _URIS: Final = ("hive.metastore.uris", "metastore.thrift.uris")
 _UNSAFE: Final = ("hive.metastore.sasl.enabled", "hive.metastore.use.SSL")
-_NO_SUCH_OBJECT: Final = 2
+_NO_SUCH_OBJECT: Final = 2  # of get_table_req
+_NO_SUCH_DATABASE: Final = 1  # of get_database
+_NO_SUCH_PARTITION: Final = 1  # of drop_partition
 
 _Shape: TypeAlias = Mapping[int, tuple[str, Any]]
 """Fields of a struct: the name that Glue has for each, and what is inside it."""
@@ -42,7 +44,8 @@ _STORAGE: Final[_Shape] = {
 }  # fmt: skip
 _TABLE: Final[_Shape] = {
     1: ("Name", {}), 3: ("Owner", {}), 7: ("StorageDescriptor", _STORAGE),
-    8: ("PartitionKeys", _COLUMN), 9: ("Parameters", {}), 12: ("TableType", {}),
+    8: ("PartitionKeys", _COLUMN), 9: ("Parameters", {}), 10: ("ViewOriginalText", {}),
+    11: ("ViewExpandedText", {}), 12: ("TableType", {}),
 }  # fmt: skip
 
 # Whether compressed, buckets and their columns, sort columns, parameters.
@@ -130,6 +133,15 @@ class HiveCatalog:
                 raise
             return self._address(name, found)
 
+    def has_database(self, name: TableName) -> bool:
+        """Return whether there is a database; see ``Catalog.has_database``."""
+        with self._mapped(f"look up {name}"):
+            try:
+                self._call("get_database", _texts(name)[0])
+            except DeclaredError as error:
+                return error.field != _NO_SUCH_DATABASE
+        return True
+
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match; see ``Catalog.list``."""
         database = pattern.parts[0]
@@ -162,7 +174,8 @@ class HiveCatalog:
             known = _named(before, _TABLE)
             changed = _typed(write_table(wanted, known, replace=replace), _TABLE)
             storage = {**before[7][1], **changed[7][1]}
-        given = {**before, **changed, 7: (Kind.STRUCT, storage)}
+        kept = {field: before[field] for field in before if field not in _TABLE}
+        given = {**kept, **changed, 7: (Kind.STRUCT, storage)}
         self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given))
 
     def partitions(self, address: TableAddress) -> Partitions:
@@ -170,7 +183,7 @@ class HiveCatalog:
         texts = _texts(parse_name(address.name))
         with self._mapped(f"list the partitions of {address.name}"):
             found = self._call("get_partitions", *texts, (Kind.I16, -1))
-            return {tuple(each[1][1][1]): each[6][1][2][1] for each in found[1]}
+            return {tuple(each[1][1][1]): _location(each) for each in found[1]}
 
     def change_partitions(
         self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
@@ -179,7 +192,8 @@ class HiveCatalog:
         texts = _texts(parse_name(wanted.name))
         for values in gone:
             text = (Kind.LIST, (Kind.STRING, values))
-            self._write("drop_partition", wanted, *texts, text, (Kind.BOOL, False))
+            drop = (*texts, text, (Kind.BOOL, False))
+            self._write("drop_partition", wanted, *drop, done=_NO_SUCH_PARTITION)
         storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
         added = [
             {
@@ -196,17 +210,29 @@ class HiveCatalog:
         ]
         for first in range(0, len(added), _PAGE):
             page = (Kind.LIST, (Kind.STRUCT, added[first : first + _PAGE]))
-            self._write("add_partitions", wanted, page)
+            # Where they exist already, they are left, and no result is returned.
+            given = (*texts, page, (Kind.BOOL, True), (Kind.BOOL, False))
+            request = (Kind.STRUCT, dict(enumerate(given, 1)))
+            self._write("add_partitions_req", wanted, request)
 
     def _get(self, name: TableName) -> Fields:
         wanted = dict(enumerate(_texts(name), 1))
         found: Fields = self._call("get_table_req", (Kind.STRUCT, wanted))[1][1]
         return found
 
-    def _write(self, method: str, wanted: TableAddress, *arguments: Typed) -> None:
-        """Send a request once: nobody knows what came of it if the answer is lost."""
+    def _write(
+        self, method: str, wanted: TableAddress, *arguments: Typed, done: int | None = None
+    ) -> None:
+        """Send a request once: nobody knows what came of it if the answer is lost.
+
+        The exception in the field ``done`` of the reply means that there is nothing to do.
+        """
         with self._mapped(f"{method} {wanted.name}"):
-            self._call_one(method, *arguments)
+            try:
+                self._call_one(method, *arguments)
+            except DeclaredError as error:
+                if error.field != done:
+                    raise
 
     @contextmanager
     def _mapped(self, what: str) -> Iterator[None]:
@@ -258,6 +284,11 @@ def _named(fields: Fields, shape: _Shape) -> dict[str, Any]:
         elif kind:
             found[name] = _named(value, inner) if kind == Kind.STRUCT else value
     return found
+
+
+def _location(partition: Fields) -> str:
+    storage = _named(partition, {6: ("StorageDescriptor", _STORAGE)}).get("StorageDescriptor") or {}
+    return str(storage.get("Location") or "")
 
 
 def _typed(found: Mapping[str, Any], shape: _Shape) -> dict[int, Typed]:

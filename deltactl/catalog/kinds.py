@@ -39,6 +39,8 @@ class CatalogKind:
         settings: all settings.
         gives_credentials: whether it may give credentials for the storage.
         is_like_hive: whether its types, names in lower case and symlink tables are those of Hive.
+        is_of_cloud: whether no engine that uses it reads the disks of this machine.
+        comment_bytes: that the comment of a column has at most, in one line; ``None``: any.
     """
 
     title: str
@@ -48,6 +50,8 @@ class CatalogKind:
     settings: tuple[Setting, ...]
     gives_credentials: bool = False
     is_like_hive: bool = False
+    is_of_cloud: bool = False
+    comment_bytes: int | None = None
 
     def syntax(self, scheme: str) -> str:
         """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
@@ -88,6 +92,8 @@ GLUE: Final = CatalogKind(
     place="CATALOG_ID",
     parts=("DATABASE", "TABLE"),
     is_like_hive=True,
+    is_of_cloud=True,
+    comment_bytes=255,  # source: AWS Glue Web API Reference, Column
     # botocore finds all others in its own files and variables.
     settings=(
         Setting("region", ("AWS_REGION", "AWS_DEFAULT_REGION"), option="region"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,13 @@ _NATIVE: Final = (
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
 
+# By these, engines find the data of a table elsewhere than at its location and its partitions.
+# Source: Athena, partition projection; Iceberg, GlueTableOperations and HiveTableOperations.
+_ELSEWHERE: Final = re.compile(
+    r"projection\..+|storage\.location\.template|(previous_)?metadata_location"
+)
+# Of Spark, and of the views of Spark and Trino; the location has its own field.
+_FOREIGN: Final = re.compile(r"spark\..+|view\..+|presto_view|path")
 # Spark writes such a location if the real one is in the properties of the SerDe.
 _PLACEHOLDER: Final = "-__placeholder__"
 
@@ -36,6 +44,11 @@ def is_delta(*marks: str | None) -> bool:
 def choose_location(*fields: str | None) -> str:
     """Return the first field that is set; an empty string if none is."""
     return next((field.strip() for field in fields if field and field.strip()), "")
+
+
+def points_elsewhere(key: str) -> bool:
+    """Return whether engines find data by a property, not by location and partitions."""
+    return _ELSEWHERE.fullmatch(key) is not None
 
 
 def read_table(name: str, catalog: str, found: Mapping[str, Any]) -> TableAddress:
@@ -79,8 +92,8 @@ def write_table(
 ) -> dict[str, Any]:
     """Return fields for Hive or Glue: those that are there ``before``, with what is wanted.
 
-    Without ``replace``, only columns and comments differ. Properties of Spark and the marks of
-    other kinds of tables do not outlive a replacement.
+    Without ``replace``, only columns and comments differ. Properties of Spark, and the marks of
+    views and of other kinds of tables, do not outlive a replacement.
     """
     keys = set(wanted.partition_columns)
     columns, partition_keys = (
@@ -94,8 +107,11 @@ def write_table(
     old: Mapping[str, Any] = before.get("StorageDescriptor") or {}
     kept = dict(before.get("Parameters") or {})
     if replace:
+        before = {key: before[key] for key in before if not key.startswith("View")}
         kept = {
-            key: kept[key] for key in kept if not key.startswith("spark.") and key not in _MARKS
+            key: kept[key]
+            for key in kept
+            if not (points_elsewhere(key) or _FOREIGN.fullmatch(key) or key in _MARKS)
         }
     storage = {**old, "Columns": columns, **(_write_storage(wanted) if replace else {})}
     parameters = {**kept, **(wanted.properties if replace else {}), "comment": wanted.comment}
@@ -108,11 +124,10 @@ def write_table(
 def _write_storage(wanted: TableAddress) -> dict[str, Any]:
     reader, writer, serde = _SYMLINK if wanted.is_symlink else _NATIVE
     options = {"serialization.format": "1"}
-    place = f"{wanted.location}/{MANIFEST_DIR}" if wanted.is_symlink else wanted.location
     # Trino and Spark find a Delta table by this.
     options |= {} if wanted.is_symlink else {"path": wanted.location}
     return {
-        "Location": place,
+        "Location": wanted.place,
         "InputFormat": reader,
         "OutputFormat": writer,
         "SerdeInfo": {"SerializationLibrary": serde, "Parameters": options},

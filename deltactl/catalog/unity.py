@@ -93,6 +93,12 @@ class UnityCatalog:
         )
         return self._address(name, answer.body)
 
+    def has_database(self, name: TableName) -> bool:
+        """Return whether there is a schema; see ``Catalog.has_database``."""
+        catalog, schema, _ = name.parts
+        answer = self._http.get(f"/schemas/{catalog}.{schema}")
+        return not (answer.status == HTTPStatus.NOT_FOUND and answer.has_error_body)
+
     def list(self, pattern: TableName) -> Iterator[TableAddress]:
         """Yield the tables that match; see ``Catalog.list``."""
         catalog, schema, _ = pattern.parts

@@ -207,12 +207,14 @@ class Session(TableAccess):
         error: DeltactlError | None = None,
         is_work_needed: bool = False,
         shows_command: bool = True,
+        needed_flags: Sequence[str] = (),
         **parts: Any,
     ) -> None:
         """Print the result of the run, and end the run with its exit status.
 
         ``sections``, ``rows`` and ``headline`` are those of ``Output.emit``, ``parts`` further
-        fields of the envelope. ``shows_command``: after a dry run, show how to do it.
+        fields of the envelope. ``shows_command``: after a dry run, show how to do it, which also
+        needs ``needed_flags``.
 
         Raises:
             DeltactlError: ``error``, which is also in the envelope.
@@ -236,7 +238,8 @@ class Session(TableAccess):
             sections = partial(tuple, [Section((Tone.GOOD("Skipped"), f": {envelope.skipped}"))])
         has_work = envelope.dry_run and not envelope.is_idle and envelope.skipped is None
         can_do = has_work and shows_command and error is None and not self._is_refused
-        to_do = real_command(self.argv, self.chosen_version) if can_do else None
+        words = (*self.argv, *(flag for flag in needed_flags if flag not in self.argv))
+        to_do = real_command(words, self.chosen_version) if can_do else None
         self.output.emit(envelope, sections=sections, rows=rows, headline=headline, to_do=to_do)
         if error is not None:
             raise error

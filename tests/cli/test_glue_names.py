@@ -383,10 +383,156 @@ def test_register_manifests(glue: Glue, server: ObjectServer, cli: RunCli) -> No
     assert cli("optimize", name, "--dry-run").code == 0
 
 
-def test_what_cannot_be_registered(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+def partitions(glue: Glue, table: str) -> dict[str, str]:
+    found = glue.client.get_partitions(DatabaseName="sales", TableName=table)["Partitions"]
+    return {it["Values"][0]: it["StorageDescriptor"]["Location"] for it in found}
+
+
+DAYS = [{"Name": "day", "Type": "string"}]
+
+
+@pytest.mark.parametrize("old", ["2020-01-01", "2026-01-01"])
+def test_partitions_of_a_replaced_table_are_removed(
+    glue: Glue, server: ObjectServer, cli: RunCli, old: str
+) -> None:
+    glue.add("sales.fin", location="s3://lake/old", reader=PARQUET, PartitionKeys=DAYS)
+    storage = {"Columns": COLUMNS, "Location": f"s3://lake/old/day={old}", "InputFormat": PARQUET}
+    glue.client.batch_create_partition(
+        DatabaseName="sales", TableName="fin",
+        PartitionInputList=[{"Values": [old], "StorageDescriptor": storage}],
+    )  # fmt: skip
+    place = create(server, f"glue-fin-{old}")
+    assert cli("generate-manifest", place).code == 0
+    words = ("register", place, "glue://sales.fin", "--manifest")
+    shown = json.loads(cli(*words, "--dry-run", "-o", "json").out)["result"]
+    assert (shown["partitions_added"], shown["partitions_removed"]) == (2, 1)
+    assert shown["location"] == f"{place}/_symlink_format_manifest"
+    checked = cli(*words, "--check")
+    assert checked.out.endswith(f"  deltactl {' '.join(words)} --replace\n")
+    ran = cli(*words, "--replace")
+    assert ran.code == 0, ran.err
+    root = f"{place}/_symlink_format_manifest"
+    assert partitions(glue, "fin") == {
+        "2026-01-01": f"{root}/day=2026-01-01", "a b": f"{root}/day=a b",
+    }  # fmt: skip
+    assert cli(*words, "--check").code == 0
+    # The keys of the Delta form are others.
+    assert cli(*words[:3], "--replace").code == 0
+    assert partitions(glue, "fin") == {}
+    assert stored(glue, "fin")["PartitionKeys"] == []
+
+
+def test_what_says_where_the_data_of_another_table_are_is_removed(
+    glue: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    elsewhere = {
+        "projection.enabled": "true", "projection.day.type": "date",
+        "storage.location.template": "s3://lake/old/${day}", "metadata_location": "s3://lake/m",
+    }  # fmt: skip
+    glue.add(
+        "sales.seen", location="s3://lake/old", TableType="VIRTUAL_VIEW", ViewOriginalText="SELECT",
+        parameters={**elsewhere, "presto_view": "true", "mine": "kept"},
+    )  # fmt: skip
+    words = ("register", create(server, "glue-elsewhere-too"), "glue://sales.seen")
+    ran = json.loads(cli(*words, "--replace", "-o", "json").out)
+    assert {f"property {key}" for key in elsewhere} < {
+        it["what"] for it in ran["result"]["differences"]
+    }
+    found = stored(glue, "seen")
+    assert not set(found["Parameters"]) & {*elsewhere, "presto_view"}
+    assert found["Parameters"]["mine"] == "kept"
+    assert "ViewOriginalText" not in found
+    assert cli(*words, "--check").code == 0
+
+
+def test_a_registration_that_failed_in_part_is_completed(
+    glue: Glue, server: ObjectServer, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place = create(server, "glue-part")
+    assert cli("generate-manifest", place).code == 0
+    words = ("register", place, "glue://sales.part", "--manifest")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AccessDeniedError("no", hint="Give glue:BatchCreatePartition.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GlueCatalog, "change_partitions", refuse)
+        ran = cli(*words)
+    assert ran.code == 8
+    assert "the entry of glue://sales.part is written, but maybe not all partitions" in ran.err
+    assert "Give glue:BatchCreatePartition. Then rerun with --sync." in " ".join(ran.err.split())
+    assert cli(*words, "--sync").code == 0
+    assert len(partitions(glue, "part")) == 2
+
+
+def test_two_registrations_at_once_succeed(
+    glue: Glue, server: ObjectServer, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place = create(server, "glue-twice")
+    assert cli("generate-manifest", place).code == 0
+    words = ("register", place, "glue://sales.twice", "--manifest")
+    change = GlueCatalog.change_partitions
+    taken: dict[tuple[str, ...], str] = {}
+
+    def change_after_another(self: GlueCatalog, wanted: Any, gone: Any, new: Any) -> None:
+        change(self, wanted, (), taken or new)
+        change(self, wanted, gone, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GlueCatalog, "change_partitions", change_after_another)
+        ran = cli(*words)
+        assert ran.code == 0, ran.err
+        glue.client.delete_table(DatabaseName="sales", Name="twice")
+        taken["a b",] = "s3://lake/other"
+        ran = cli(*words)
+    assert ran.code == 4
+    assert "another program changed the partitions" in ran.err
+    assert cli(*words, "--sync").code == 0
+
+
+def test_entries_say_what_aws_glue_can_keep(glue: Glue, server: ObjectServer, cli: RunCli) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    place = f"{server.bucket}/glue-comments"
+    fields = [
+        pa.field("us", pa.timestamp("us"), metadata={"comment": "one\ntwo " + "\u00e4" * 300}),
+        pa.field("v", pa.null()),
+    ]
+    rows = pa.table({"us": [0], "v": [None]}, schema=pa.schema(fields))
+    options = {"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"}
+    deltalake.write_deltalake(place, rows, storage_options=options)
+    name = "glue://sales.comments"
+    assert cli("register", place, name).code == 0
+    [column] = stored(glue, "comments")["StorageDescriptor"]["Columns"]
+    assert column["Comment"] == "one two " + "\u00e4" * 123
+    assert cli("register", place, name, "--check").code == 0
+    ran = cli("check", name)
+    assert ran.code == 0, ran.out
+    found = stored(glue, "comments")
+    given = {key: found[key] for key in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    given["StorageDescriptor"]["Columns"] = COLUMNS
+    glue.client.update_table(DatabaseName="sales", TableInput=given)
+    findings = json.loads(cli("check", name, "-o", "json").out)["result"]["findings"]
+    assert {it["code"] for it in findings} == {"CATALOG_COLUMNS"}
+    assert findings[0]["repair"].startswith(f"deltactl register {place} NAME --sync")
+    assert cli("register", place, name, "--sync").code == 0
+    assert cli("check", name).code == 0
+
+
+def test_what_cannot_be_registered(
+    glue: Glue, server: ObjectServer, cli: RunCli, tmp_path: Path
+) -> None:
     glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
     place = create(server, "glue-not")
     assert cli("register", place, "glue://sales.*").code == 2
-    assert cli("register", place, "glue://gone.t").code == 8
+    for words in (["--dry-run"], []):
+        ran = cli("register", place, "glue://gone.t", *words)
+        assert ran.code == 8
+        assert "has no database 'gone'" in ran.err
     assert cli("register", place, "s3://lake/x").code == 2
     assert cli("register", f"{place}-gone", "glue://sales.t").code == 1
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    ran = cli("register", str(tmp_path / "t"), "glue://sales.t", "--dry-run")
+    assert ran.code == 7
+    assert "cannot read a table on this machine" in ran.err

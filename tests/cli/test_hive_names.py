@@ -182,6 +182,45 @@ def test_another_table_is_replaced_only_if_asked(
     assert spark.sql("SELECT count(*) FROM sales.taken") == [["3"]]
 
 
+def test_a_partitioned_table_is_replaced_with_its_partitions(
+    cli: RunCli, spark: HiveSpark, orders: Path, tmp_path: Path
+) -> None:
+    query = "SHOW PARTITIONS sales.fin"
+    spark.sql(
+        "CREATE TABLE sales.fin (id BIGINT) PARTITIONED BY (day STRING) STORED AS PARQUET",
+        f"ALTER TABLE sales.fin ADD PARTITION (day='2020-01-01') LOCATION '{tmp_path}/old' "
+        f"PARTITION (day='2026-01-01') LOCATION '{tmp_path}/same'",
+    )
+    words = ("register", str(orders), "hive://sales.fin", "--replace")
+    # Hive does not change the keys, and keeps the partitions.
+    assert cli(*words).code == 8
+    assert spark.sql(query) == [["day=2020-01-01"], ["day=2026-01-01"]]
+    assert cli("generate-manifest", str(orders)).code == 0
+    ran = cli(*words, "--manifest", "-o", "json")
+    assert ran.code == 0, ran.err
+    result = json.loads(ran.out)["result"]
+    assert (result["partitions_added"], result["partitions_removed"]) == (3, 2)
+    spark.sql("REFRESH TABLE sales.fin")
+    null = ["day=__HIVE_DEFAULT_PARTITION__"]
+    assert spark.sql(query) == [["day=2026-01-01"], null, ["day=a b"]]
+    assert cli(*words[:3], "--manifest", "--check").code == 0
+
+
+def test_a_view_leaves_nothing(cli: RunCli, spark: HiveSpark, orders: Path) -> None:
+    spark.sql("CREATE VIEW sales.looked AS SELECT 1L AS id")
+    assert cli("register", str(orders), "hive://sales.looked", "--replace").code == 0
+    found = entry("hive://sales.looked")
+    assert not [key for key in found.properties if key.startswith("view.")]
+    assert spark.sql("SELECT count(*) FROM sales.looked") == [["3"]]
+
+
+def test_a_database_that_is_missing_is_named(cli: RunCli, orders: Path) -> None:
+    for words in (["--dry-run"], []):
+        ran = cli("register", str(orders), "hive://gone.t", *words)
+        assert ran.code == 8
+        assert "has no database 'gone'" in ran.err
+
+
 def entry_of_any(name: str) -> TableAddress:
     [found] = list_tables(name, {})
     return found

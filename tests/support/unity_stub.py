@@ -26,7 +26,8 @@ class UnityStub:
     """Tables by their names, and what the server does besides.
 
     ``faults`` are statuses to answer before all else, each once. ``vend`` gives the credentials
-    for an operation, as in the answer of the server; ``delta_vend`` those of the Delta API.
+    for an operation, as in the answer of the server; ``delta_vend`` those of the Delta API. It
+    has all schemas but those in ``gone``.
     """
 
     address: str
@@ -38,6 +39,7 @@ class UnityStub:
     forbidden: set[str] = field(default_factory=set)
     page: int = 100
     listing: Json | None = None
+    gone: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
 
@@ -85,6 +87,10 @@ class UnityStub:
                 if name.split(".")[0] == query["catalog_name"]
             }
             return 200, {"schemas": [{"name": name} for name in sorted(names)]}
+        if path.startswith("/schemas/"):
+            name = path.removeprefix("/schemas/")
+            missing = _error("SCHEMA_DOES_NOT_EXIST", f"Schema '{name}' does not exist.")
+            return (404, missing) if name in self.gone else (200, {"full_name": name})
         if path == "/tables":
             return 200, self._create(body) if method == "POST" else self._list(query)
         name = path.removeprefix("/tables/")

@@ -8,6 +8,7 @@ from typing import Annotated
 from deltactl.cli.options.common import TableArgument, argument, dry_run_field
 from deltactl.cli.session import Session
 from deltactl.operations.register.options import RegisterOptions
+from deltactl.option_names import option
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +55,6 @@ def command(
         version_before=report.version,
         version_after=report.version,
         dry_run=report.dry_run,
+        needed_flags=[] if report.needs is None else [option(report.needs, True)],
         result=result,
     )

@@ -10,6 +10,7 @@ from deltactl.cli.pages.detail import list_columns
 from deltactl.cli.parsing.argv import typed_command
 from deltactl.protocol.column_names import format_column
 from deltactl.protocol.schema import render_type
+from deltactl.storage.names import is_local_uri
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ def describe_convert(report: ConvertReport, table: str) -> Iterator[Section]:
     left_out = sorted(plan.left_out, key=lambda it: it.reason)
     yield from list_rows(f"Left out ({len(left_out):,})", Tone.STRONG, columns, left_out)
     if not report.dry_run:
-        register = typed_command(["register", table, "glue://DATABASE.NAME"])
-        yield Section("To add it to a catalog (uc://, glue:// or hive://):", code=register)
+        # AWS Glue takes no table on this machine.
+        kinds = ("hive", "uc://") if is_local_uri(table) else ("glue", "uc:// or hive://")
+        register = typed_command(["register", table, f"{kinds[0]}://DATABASE.NAME"])
+        yield Section(f"To add it to a catalog ({kinds[0]}://, or {kinds[1]}):", code=register)
 
 
 def _describe_unnamed(report: ConvertReport) -> str:

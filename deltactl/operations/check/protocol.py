@@ -12,10 +12,13 @@ from enum import IntEnum
 from typing import Final
 
 from deltactl.catalog.base import TableAddress
+from deltactl.catalog.kinds import KINDS
+from deltactl.catalog.names import parse_name
 from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
+from deltactl.operations.manifest.engine_types import catalog_types, normal_type
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -32,7 +35,13 @@ from deltactl.protocol.features import (
     may_have_new_types,
 )
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import PrimitiveType, StructType, leaf_types, render_type
+from deltactl.protocol.schema import (
+    PrimitiveType,
+    StructType,
+    is_void,
+    leaf_types,
+    render_type,
+)
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     explain_missing_columns,
@@ -40,10 +49,6 @@ from deltactl.protocol.schema_rules import (
 )
 
 _ID: Final = "io.unitycatalog.tableId"
-# Names of SQL and of the catalogs, for those of the log.
-_SQL_NAMES: Final = {
-    "bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float",
-}  # fmt: skip
 _LENGTH: Final = re.compile(r"(var)?char\(\d+\)")
 # Spark writes this column if the real ones are in properties or in the log only.
 _DUMMY: Final = ("col", "array<string>")
@@ -236,17 +241,20 @@ def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
         return []
     ours = {field.name.lower(): field.type for field in schema.fields}
     theirs = {column.name.lower(): column.type for column in entry.columns}
-    problems = [f"the catalog lacks the column {name!r}" for name in ours if name not in theirs]
+    lacks = [name for name in ours if name not in theirs and not is_void(ours[name])]
+    problems = [f"the catalog lacks the column {name!r}" for name in lacks]
     problems += [f"the log lacks the column {name!r}" for name in theirs if name not in ours]
+    names = catalog_types(KINDS[parse_name(entry.name).scheme])
     for name, kind in ours.items():
-        is_simple = isinstance(kind, PrimitiveType)
-        if name in theirs and is_simple and render_type(kind) != _log_type(theirs[name]):
+        if name not in theirs or not isinstance(kind, PrimitiveType):
+            continue
+        expected = names.get(kind.name, kind.name), normal_type(kind.name)
+        if _without_length(normal_type(theirs[name])) not in expected:
             problems.append(
                 f"{name!r} is {theirs[name]} in the catalog, and {render_type(kind)} in the log"
             )
     return problems
 
 
-def _log_type(kind: str) -> str:
-    lowered = kind.lower().replace(" ", "")
-    return "string" if _LENGTH.fullmatch(lowered) else _SQL_NAMES.get(lowered, lowered)
+def _without_length(kind: str) -> str:
+    return "string" if _LENGTH.fullmatch(kind) else kind

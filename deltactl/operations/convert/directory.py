@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -21,6 +21,7 @@ HIDDEN: Final = "hidden: a name on its path begins with '_' or '.'"
 NOT_PARQUET: Final = "not Parquet, by its name"
 NOT_PARQUET_INSIDE: Final = "not Parquet, by its content"
 LINKED: Final = "a link to a file that is listed by its own name"
+NOT_FOLLOWED: Final = "a link to a directory, or to nothing: it is not followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ def list_directory(store: Store) -> DirectoryListing:
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
-    names, links = _walk(store)
+    names, links, others = _walk(store)
     if not names:
-        raise _nothing_there(store)
+        raise _nothing_there(store, others)
     _ensure_only_files(names, store.uri)
     candidates: list[str] = []
-    left_out: list[LeftOut] = []
+    left_out = [LeftOut(name, NOT_FOLLOWED) for name in others]
     for name in names:
         directory, _, last = name.rpartition("/")
         if is_in_log(name):
@@ -81,7 +82,13 @@ def list_directory(store: Store) -> DirectoryListing:
     return DirectoryListing(tuple(candidates), tuple(left_out))
 
 
-def _nothing_there(store: Store) -> ConversionError:
+def _nothing_there(store: Store, links: Sequence[str]) -> ConversionError:
+    if links:
+        return ConversionError(
+            f"no Parquet files at {store.uri}: it has only links, such as {links[0]!r}, to "
+            "directories or to nothing, which are not followed",
+            hint="Give the directory that a link leads to, or move the files here.",
+        )
     if store.stat_many([unquote(store.uri)]) != [None]:
         return ConversionError(
             f"{store.uri} is a file, not a directory of Parquet files",
@@ -93,8 +100,8 @@ def _nothing_there(store: Store) -> ConversionError:
     )
 
 
-def _walk(store: Store) -> tuple[list[str], set[str]]:
-    """Return the sorted names of all files, and which are links; skip linked directories."""
+def _walk(store: Store) -> tuple[list[str], set[str], list[str]]:
+    """Return the sorted names of all files, which are links, and the links to no file."""
     names: list[str] = []
     links: list[str] = []
     for part in store.walk_tree(lambda directory: True):
@@ -102,7 +109,7 @@ def _walk(store: Store) -> tuple[list[str], set[str]]:
         links += part.links
     found = store.stat_many(links) if links else []
     linked = {info.name for info in found if info is not None}
-    return sorted([*names, *linked]), linked
+    return sorted([*names, *linked]), linked, sorted({*links} - linked)
 
 
 def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -> set[str]:

@@ -73,8 +73,8 @@ def read_all_footers(
     while done < len(names) and not footers.groups:
         footers.take(read_footers(spec, names[done : done + 1], 0))
         done += 1
-    if footers.groups:
-        first = footers.groups[0]
+    first = next(iter(footers.groups), None)
+    if first is not None and not first.schema.unusable:  # else there will be no table
         partitions = find_partition_names(names[done - 1], options.partition_by)
         spec = replace(spec, skip=_unwanted(first.schema.struct, partitions, properties))
     batches = [names[at : at + _FILES_A_TASK] for at in range(done, len(names), _FILES_A_TASK)]

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.threads import read_ahead
@@ -132,9 +132,11 @@ def _render_each(
 
 def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""
-    if pc.any(pc.match_substring_regex(paths, r"[\n\r]")).as_py():
-        raise CorruptLogError(
-            "a path in the log contains a line break, which manifests do not support"
+    broken = paths.filter(pc.match_substring_regex(paths, r"[\n\r]"))
+    if len(broken):
+        raise UnsupportedFeatureError(
+            f"the path {broken[0].as_py()!r} contains a line break, which manifests do not support",
+            hint="Rewrite the rows of the file with a Delta writer, which gives it another name.",
         )
     is_local = parse_scheme(root) == "file"
     base = f"{render_root(root, schemes)}/"

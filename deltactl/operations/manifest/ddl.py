@@ -28,7 +28,7 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import normalize_partition_column
 from deltactl.protocol.paths import HIVE_NULL
-from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, is_void
+from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, is_void, render_type
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 
@@ -146,7 +146,8 @@ class _Dialect:
 
     def refuse_type(self, column: str, kind: DeltaType) -> UnsupportedFeatureError:
         """Return the error for a column whose type the engine does not have."""
-        return _refuse(f"{self.engine} does not support the type of column {column!r}: {kind}")
+        shown = render_type(kind)
+        return _refuse(f"{self.engine} does not support the type of column {column!r}: {shown}")
 
 
 def _refuse(why: str) -> UnsupportedFeatureError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from deltactl.catalog.kinds import CatalogKind
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.schema import ArrayType, DeltaType, MapType, PrimitiveType, StructType
@@ -23,6 +24,21 @@ HIVE_TYPES: Final = {
     "timestamp": "timestamp",
     "timestamp_ntz": "timestamp",
 }
+_UNITY_TYPES: Final = {**HIVE_TYPES, "timestamp_ntz": "timestamp_ntz", "variant": "variant"}
+_OTHER_NAMES: Final = {
+    "long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float",
+}  # fmt: skip
+
+
+def catalog_types(kind: CatalogKind) -> Mapping[str, str]:
+    """Return the name that a catalog has for each primitive type of the log."""
+    return HIVE_TYPES if kind.is_like_hive else _UNITY_TYPES
+
+
+def normal_type(text: str) -> str:
+    """Return one spelling of a type of a catalog."""
+    lowered = text.lower().replace(" ", "")
+    return _OTHER_NAMES.get(lowered, lowered)
 
 
 def engine_type(

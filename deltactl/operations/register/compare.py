@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.catalog.base import Column, TableAddress
+from deltactl.catalog.locations import points_elsewhere
+from deltactl.operations.manifest.engine_types import normal_type
 
-_NAMES_OF_TYPES: Final = {
-    "long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint",
-}  # fmt: skip
 _SHOWN: Final = 3
 
 
@@ -38,9 +37,7 @@ def compare(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
     if wanted.partition_columns != found.partition_columns and wanted.is_symlink:
         keys = [", ".join(each.partition_columns) or "none" for each in (found, wanted)]
         yield Difference("partition columns", keys[0], keys[1])
-    for key, value in wanted.properties.items():
-        if found.properties.get(key, "").lower() != value.lower():
-            yield Difference(f"property {key}", found.properties.get(key, "none"), value)
+    yield from _compare_properties(wanted.properties, found.properties)
     if wanted.comment != found.comment:
         yield Difference("comment", repr(found.comment), repr(wanted.comment), is_small=True)
     before = {column.name.lower(): column for column in found.columns}
@@ -51,12 +48,21 @@ def compare(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
             yield Difference(f"column {name}", texts[0], texts[1], is_small=True)
 
 
+def _compare_properties(
+    wanted: Mapping[str, str], found: Mapping[str, str]
+) -> Iterator[Difference]:
+    for key, value in wanted.items():
+        if found.get(key, "").lower() != value.lower():
+            yield Difference(f"property {key}", found.get(key, "none"), value)
+    for key in filter(points_elsewhere, found):
+        yield Difference(f"property {key}", found[key], "none")
+
+
 def _say_column(columns: Mapping[str, Column], name: str) -> str:
     if name not in columns:
         return "none"
     found = columns[name]
-    kind = found.type.lower().replace(" ", "")
-    return _NAMES_OF_TYPES.get(kind, kind) + (f" {found.comment!r}" if found.comment else "")
+    return normal_type(found.type) + (f" {found.comment!r}" if found.comment else "")
 
 
 def normal_place(location: str) -> str:

@@ -7,24 +7,30 @@ import re
 from typing import Final
 
 from deltactl.catalog.base import Column, Partitions, TableAddress
-from deltactl.catalog.kinds import KINDS
+from deltactl.catalog.kinds import KINDS, CatalogKind
 from deltactl.catalog.names import TableName
 from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.ddl import partition_values
-from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
+from deltactl.operations.manifest.engine_types import catalog_types, engine_type
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import NEW, STALE
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
-from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.paths import HIVE_NULL
-from deltactl.protocol.schema import DeltaType, Field, StructType, encode_schema, is_void
+from deltactl.protocol.schema import (
+    DeltaType,
+    Field,
+    StructType,
+    encode_schema,
+    is_void,
+    render_type,
+)
+from deltactl.storage.names import is_local_uri
 from deltactl.units import format_count
 
-_UNITY_TYPES: Final = {**HIVE_TYPES, "timestamp_ntz": "timestamp_ntz", "variant": "variant"}
 # For Spark and Trino, for Athena, and for what crawlers make.
 _MARKS: Final = {
     "spark.sql.sources.provider": "delta",
@@ -32,6 +38,7 @@ _MARKS: Final = {
     "classification": "delta",
 }
 _EXTERNAL: Final = {"EXTERNAL": "TRUE"}
+_BREAKS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\ufffe\uffff]+")
 _MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
 
 
@@ -42,12 +49,18 @@ def describe_table(
 
     Raises:
         UsageError: the catalog has no symlink tables.
-        UnsupportedFeatureError: it lacks a type.
+        UnsupportedFeatureError: it lacks a type, or its engines cannot read where the table is.
     """
     kind, metadata = KINDS[name.scheme], snapshot.metadata
     if is_symlink and not kind.is_like_hive:
         raise UsageError(
             f"{kind.title} has no tables of manifests", hint=f"Omit {option('manifest', True)}."
+        )
+    if kind.is_of_cloud and is_local_uri(snapshot.store.uri):
+        raise UnsupportedFeatureError(
+            f"engines that use {kind.title} cannot read a table on this machine: "
+            f"{snapshot.store.uri}",
+            hint="Copy the table to S3, and register the copy; or use a Hive metastore.",
         )
     # Athena and Unity Catalog do not know s3a; Hadoop needs it.
     location = snapshot.store.uri.rstrip("/")
@@ -62,7 +75,7 @@ def describe_table(
         "EXTERNAL_TABLE" if kind.is_like_hive else "EXTERNAL",
         "DELTA",
         location,
-        columns=tuple(_describe_column(each, is_like_hive=kind.is_like_hive) for each in fields),
+        columns=tuple(_describe_column(each, kind) for each in fields),
         partition_columns=tuple(
             each.name.lower() for each in (metadata.partition_fields if is_symlink else ())
         ),
@@ -72,16 +85,22 @@ def describe_table(
     )
 
 
-def _describe_column(column: Field, *, is_like_hive: bool) -> Column:
-    names = HIVE_TYPES if is_like_hive else _UNITY_TYPES
+def _describe_column(column: Field, kind: CatalogKind) -> Column:
+    comment = str(column.metadata.get("comment") or "")
     [encoded] = json.loads(encode_schema(StructType((column,))))["fields"]
     return Column(
-        column.name.lower() if is_like_hive else column.name,
-        engine_type(column.type, column.name, names, _member, _no_type),
-        str(column.metadata.get("comment") or ""),
+        column.name.lower() if kind.is_like_hive else column.name,
+        engine_type(column.type, column.name, catalog_types(kind), _member, _no_type),
+        comment if kind.comment_bytes is None else _cut(comment, kind.comment_bytes),
         json.dumps(encoded["type"]),
         column.nullable,
     )
+
+
+def _cut(comment: str, num_bytes: int) -> str:
+    """Return one line of text with at most ``num_bytes`` bytes of UTF-8."""
+    line = " ".join(_BREAKS.split(comment))
+    return line.encode("utf-8", "replace")[:num_bytes].decode("utf-8", "ignore")
 
 
 def _member(name: str, column: str) -> str:
@@ -96,7 +115,7 @@ def _member(name: str, column: str) -> str:
 
 def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"column {column!r} has a type that the catalog does not have: {kind}",
+        f"column {column!r} has a type that the catalog does not have: {render_type(kind)}",
         hint="Add the table to the catalog manually, without this column.",
     )
 
@@ -122,6 +141,7 @@ def list_partitions(
     for partition in plan.partitions if fields else ():
         values = partition_values(partition.folder, fields)
         if partition.state != STALE and values is not None:
-            place = f"{wanted.location}/{MANIFEST_DIR}/{partition.folder}"
-            found[tuple(value or HIVE_NULL for value in values)] = place
+            found[tuple(value or HIVE_NULL for value in values)] = (
+                f"{wanted.place}/{partition.folder}"
+            )
     return found

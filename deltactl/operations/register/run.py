@@ -1,17 +1,24 @@
 """``register``: make a table known to a catalog, or bring its entry up to date.
 
 snapshot -> what the catalog should say -> compare with what it says -> create or change the entry
--> compare again, because an answer can be lost. Data and log are only read.
+-> compare again, because an answer can be lost -> change its partitions, and compare them again.
+Data and log are only read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from deltactl.catalog.base import Catalog, Partitions, TableAddress
 from deltactl.catalog.names import TableName
-from deltactl.errors import SafetyError, StorageError, UsageError
+from deltactl.errors import (
+    ConflictError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+    UsageError,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.register.compare import Difference, compare, normal_place, say
 from deltactl.operations.register.describe import describe_table, list_partitions
@@ -41,6 +48,13 @@ class RegisterReport(ShortRepr):
     def is_done(self) -> bool:
         """Return whether the catalog already said what it should say."""
         return self.existed and not (self.differences or self.gone or self.new)
+
+    @property
+    def needs(self) -> Literal["sync", "replace"] | None:
+        """Return the option without which the catalog is not changed."""
+        if not self.existed or self.is_done:
+            return None
+        return "sync" if all(it.is_small for it in self.differences) else "replace"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -75,7 +89,9 @@ def register_table(
         UnsupportedFeatureError: a type or feature that the catalog lacks, or a change that it
             cannot make.
         SafetyError: another table is registered, or there are no manifests.
-        AccessDeniedError, StorageError: the catalog or the storage refuses or fails.
+        ConflictError: another program changed the partitions at the same time.
+        AccessDeniedError, StorageError: the catalog or the storage refuses or fails; there is no
+            such database.
     """
     if name.is_pattern:
         raise UsageError(f"{name} is a pattern", hint="Give the name of one table.")
@@ -85,26 +101,54 @@ def register_table(
     partitions = list_partitions(log, snapshot, wanted, context) if options.manifest else {}
     existing = catalog.find(name)
     report = RegisterReport(
-        str(name), catalog.title, wanted.location, snapshot.version, existing is not None,
+        str(name), catalog.title, wanted.place, snapshot.version, existing is not None,
         options.manifest, dry_run or options.check, new=partitions,
     )  # fmt: skip
     if existing is not None:
-        known = catalog.partitions(existing) if existing.is_symlink else {}
-        places = {values: normal_place(place) for values, place in known.items()}
-        new = {
-            values: place
-            for values, place in partitions.items()
-            if places.get(values) != normal_place(place)
-        }
-        gone = tuple(values for values in known if values in new or values not in partitions)
-        differences = tuple(compare(wanted, existing))
-        report = replace(report, differences=differences, gone=gone, new=new)
+        report = _compare(report, existing, wanted, partitions, catalog)
+    elif not catalog.has_database(name):
+        raise _no_database(catalog, name)
     if not (report.dry_run or report.is_done):
         _ensure_allowed(report, options)
         left = _apply(report, wanted, catalog, name, replaces=options.replace)
+        if report.gone or report.new:
+            _apply_partitions(report, wanted, partitions, catalog)
         if left:
             context.warn(f"{catalog.title} does not keep everything: {say(left)}")
     return report
+
+
+def _compare(
+    report: RegisterReport,
+    existing: TableAddress,
+    wanted: TableAddress,
+    partitions: Partitions,
+    catalog: Catalog,
+) -> RegisterReport:
+    """Return the report with all that differs from the entry of the catalog."""
+    # Of Delta tables, engines take the partitions from the log.
+    is_delta = existing.is_delta and not existing.is_symlink
+    known = {} if is_delta and not wanted.is_symlink else catalog.partitions(existing)
+    places = _normal_places(known)
+    new = {
+        values: place
+        for values, place in partitions.items()
+        if places.get(values) != normal_place(place)
+    }
+    gone = tuple(values for values in known if values in new or values not in partitions)
+    return replace(report, differences=tuple(compare(wanted, existing)), gone=gone, new=new)
+
+
+def _normal_places(partitions: Partitions) -> dict[tuple[str, ...], str]:
+    return {values: normal_place(place) for values, place in partitions.items()}
+
+
+def _no_database(catalog: Catalog, name: TableName) -> ObjectNotFoundError:
+    database = ".".join(name.parts[:-1])
+    return ObjectNotFoundError(
+        f"{catalog.title} has no database {database!r}",
+        hint="Check the name, or create the database in the catalog. Then rerun.",
+    )
 
 
 def _apply(
@@ -121,31 +165,50 @@ def _apply(
     """
     failure: StorageError | None = None
     try:
-        catalog.change_partitions(wanted, report.gone, {})
         if not report.existed:
             catalog.create(wanted)
         elif report.differences:
-            is_small = all(difference.is_small for difference in report.differences)
-            catalog.change(wanted, replace=replaces and not is_small)
+            catalog.change(wanted, replace=replaces and report.needs == "replace")
     except StorageError as error:
         failure = error
     after = catalog.find(name)
     left = [] if after is None else list(compare(wanted, after))
     if failure is not None and (after is None or left):
         raise failure
-    catalog.change_partitions(wanted, (), report.new)
     return left
 
 
+def _apply_partitions(
+    report: RegisterReport, wanted: TableAddress, partitions: Partitions, catalog: Catalog
+) -> None:
+    """Write the partitions after the entry, and compare them: others may register them too."""
+    try:
+        catalog.change_partitions(wanted, report.gone, report.new)
+        known = catalog.partitions(wanted)
+    except StorageError as error:
+        error.message = (
+            f"the entry of {report.name} is written, but maybe not all partitions, without which "
+            f"engines do not find all rows: {error.message}"
+        )
+        error.args = (error.message,)
+        error.hint = f"{error.hint or 'Fix the cause.'} Then rerun with {option('sync', True)}."
+        raise
+    if _normal_places(known) != _normal_places(partitions):
+        raise ConflictError(
+            f"another program changed the partitions of {report.name} in {report.catalog} at the "
+            "same time",
+            hint=f"Rerun with {option('sync', True)}.",
+        )
+
+
 def _ensure_allowed(report: RegisterReport, options: RegisterOptions) -> None:
-    if not report.existed or options.replace:
+    needed = report.needs
+    if needed is None or options.replace or (options.sync and needed == "sync"):
         return
     large = [difference for difference in report.differences if not difference.is_small]
-    if options.sync and not large:
-        return
     what = say(large or report.differences) or "its partitions are others"
-    flag = option("replace", True) if large else option("sync", True)
     raise SafetyError(
         f"{report.name} is registered in {report.catalog}, and differs: {what}",
-        hint=f"Compare them with {option('check')}. Then use {flag}, or another name.",
+        hint=f"Compare them with {option('check')}. Then use {option(needed, True)}, or another "
+        "name.",
     )

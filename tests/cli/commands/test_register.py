@@ -54,3 +54,18 @@ def test_what_is_refused(
     assert ran.code == code
     assert says in ran.err + ran.out
     assert not [it for it in unity.requests if not it.startswith("GET ")]
+
+
+def test_a_schema_that_is_missing_is_named(cli: RunCli, unity: UnityStub) -> None:
+    unity.gone.add("main.sales")
+    for words in (["--dry-run"], ["--check"], []):
+        ran = cli("register", "t", NAME, *words)
+        assert ran.code == 8
+        assert "has no database 'main.sales'" in ran.err
+        assert "create the database" in ran.err
+
+
+def test_the_printed_command_has_the_option_that_it_needs(cli: RunCli, unity: UnityStub) -> None:
+    unity.add("main.sales.t", "s3://lake/other")
+    ran = cli("register", "t", NAME, "--check")
+    assert ran.out.endswith(f"To do it:\n  deltactl register t {NAME} --replace\n")

@@ -20,7 +20,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.operations.convert import tasks
-from deltactl.operations.convert.directory import LINKED
+from deltactl.operations.convert.directory import LINKED, NOT_FOLLOWED
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.protocol.schema import render_type
 from deltactl.storage.local.store import LocalStore
@@ -218,6 +218,7 @@ def test_a_link_does_not_double_the_rows_of_its_file(tmp_path: Path) -> None:
     write(root, "p=1/a.parquet", {"id": [1]})
     write(root, "p=1/_hidden.parquet", {"id": [2]})
     write(tmp_path, "elsewhere.parquet", {"id": [3]})
+    write(tmp_path, "linked/b.parquet", {"id": [4]})
     for link, target in {
         "p=1/0.parquet": "a.parquet",  # it comes before its file
         "p=2/latest.parquet": "../p=1/a.parquet",
@@ -225,6 +226,7 @@ def test_a_link_does_not_double_the_rows_of_its_file(tmp_path: Path) -> None:
         "p=1/shown.parquet": "_hidden.parquet",
         "p=3/out.parquet": str(tmp_path / "elsewhere.parquet"),
         "p=3/dead.parquet": "nowhere",
+        "p=4": str(tmp_path / "linked"),
     }.items():
         (root / link).parent.mkdir(exist_ok=True)
         (root / link).symlink_to(target)
@@ -234,6 +236,10 @@ def test_a_link_does_not_double_the_rows_of_its_file(tmp_path: Path) -> None:
         "p=1/0.parquet",
         "p=1/chain.parquet",
         "p=2/latest.parquet",
+    ]
+    assert sorted(e.path for e in report.plan.left_out if e.reason == NOT_FOLLOWED) == [
+        "p=3/dead.parquet",
+        "p=4",
     ]
     assert_all_read(root, [{"id": 1, "p": 1}, {"id": 2, "p": 1}, {"id": 3, "p": 3}])
 
@@ -249,6 +255,14 @@ def test_two_links_to_one_file_are_refused(tmp_path: Path, target: str) -> None:
         convert(str(root))
     assert repr(str((root / target).resolve())) in caught.value.message
     assert not (root / "_delta_log").exists()
+
+
+def test_a_directory_of_links_to_directories_is_not_called_empty(tmp_path: Path) -> None:
+    write(tmp_path, "a/x.parquet", {"id": [1]})
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/p=1").symlink_to(tmp_path / "a")
+    with pytest.raises(ConversionError, match="only links, such as 'p=1'"):
+        convert(str(tmp_path / "t"))
 
 
 def test_data_without_an_ending_as_hive_writes_it(tmp_path: Path) -> None:

@@ -322,6 +322,14 @@ def test_fields_that_differ_by_case_are_refused_at_any_depth(
     assert refuse(tmp_path, options).problems == (("1.parquet", column, why),)
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pa.array([1]), pa.array([2])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["a", "a"]), tmp_path / "1.parquet")
+    [(file, column, why)] = refuse(tmp_path, ConvertOptions()).problems
+    assert (file, column) == ("1.parquet", "a")
+    assert why.startswith("has the same name as 'a'")
+
+
 def test_nested_columns_and_members_that_came_later(tmp_path: Path) -> None:
     write(tmp_path, "1.parquet", {"s": [{"x": 1}], "l": [[1, None]]})
     write(tmp_path, "2.parquet", {"s": [{"x": 2, "y": "q"}, None], "l": [None, []]})
