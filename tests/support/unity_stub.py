@@ -80,6 +80,16 @@ class UnityStub:
             return 200, {"endpoints": [], "protocol-version": "1.0"}
         if path.startswith("/delta/v1/") and self.delta_vend is not None:
             return 200, {"storage-credentials": self.delta_vend(query["operation"])}
+        if path.startswith("/schemas"):
+            return self._schemas(path, query)
+        if path == "/tables":
+            return 200, self._create(body) if method == "POST" else self._list(query)
+        name = path.removeprefix("/tables/")
+        if name not in self.tables:
+            return 404, _error("TABLE_DOES_NOT_EXIST", f"Table '{name}' does not exist.")
+        return 200, self.tables[name]
+
+    def _schemas(self, path: str, query: Mapping[str, str]) -> tuple[int, Json]:
         if path == "/schemas":
             names = {
                 name.split(".")[1]
@@ -87,16 +97,9 @@ class UnityStub:
                 if name.split(".")[0] == query["catalog_name"]
             }
             return 200, {"schemas": [{"name": name} for name in sorted(names)]}
-        if path.startswith("/schemas/"):
-            name = path.removeprefix("/schemas/")
-            missing = _error("SCHEMA_DOES_NOT_EXIST", f"Schema '{name}' does not exist.")
-            return (404, missing) if name in self.gone else (200, {"full_name": name})
-        if path == "/tables":
-            return 200, self._create(body) if method == "POST" else self._list(query)
-        name = path.removeprefix("/tables/")
-        if name not in self.tables:
-            return 404, _error("TABLE_DOES_NOT_EXIST", f"Table '{name}' does not exist.")
-        return 200, self.tables[name]
+        name = path.removeprefix("/schemas/")
+        missing = _error("SCHEMA_DOES_NOT_EXIST", f"Schema '{name}' does not exist.")
+        return (404, missing) if name in self.gone else (200, {"full_name": name})
 
     def _create(self, body: Json) -> Json:
         name = f"{body['catalog_name']}.{body['schema_name']}.{body['name']}"

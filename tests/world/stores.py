@@ -212,8 +212,9 @@ def run_deltactl(world: World, words: list[str], run: Run) -> Ran:
         with ExitStack() as stack:
             stack.enter_context(redirect_stdout(said))
             stack.enter_context(redirect_stderr(said))
-            if run.is_attended:
-                stack.enter_context(patch.object(sys, "stdin", _Terminal("y\n" * 9)))
+            # A run inside of another does not have its terminal.
+            given = _Terminal("y\n" * 9) if run.is_attended else io.StringIO()
+            stack.enter_context(patch.object(sys, "stdin", given))
             code = app.run([*words, "-o", "json"])
     finally:
         world.stamp()
