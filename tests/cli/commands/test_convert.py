@@ -62,7 +62,7 @@ def test_one_row_is_singular(cli: RunCli, events: Path) -> None:
 def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "--partition-by", "day string", "--name", "e")
     assert (ran.code, ran.err) == (0, "")
-    assert "  deltactl register events glue://DATABASE.NAME\n" in ran.out
+    assert "  deltactl register events hive://DATABASE.NAME\n" in ran.out
     assert ran.out.startswith("Created a table of 3 files")
     assert "  day     string  partition\n" in ran.out
     again = cli("convert", "events")
