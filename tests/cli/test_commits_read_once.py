@@ -55,7 +55,7 @@ READING = (
     "clone TARGET --deep --dry-run",
     "clone TARGET --shallow --dry-run",
     "convert",
-    "register glue://db.t --dry-run",
+    "register uc://a.b.t --dry-run",
 )
 WRITING = (
     "alter --set team=x",
@@ -119,7 +119,7 @@ def test_each_commit_is_read_once(
     with ExitStack() as stack:
         for opened in (store, target):
             stack.enter_context(opened_as(opened))
-        empty = Mock(title="AWS Glue", find=Mock(return_value=None))
+        empty = Mock(title="Unity Catalog", find=Mock(return_value=None))
         stack.enter_context(patch.object(catalogs, "connect_to", return_value=empty))
         ran = cli(command, store.uri, *options, "-o", "json")
     assert ran.code == 0, ran.err
