@@ -616,11 +616,14 @@ class DeltaLog:
         commits = self.commits(needed)
         scan_commits(commits, Visits(visitors), partition_keys, on_broken=on_broken)
 
-    def replay(self, versions: Iterable[int], partition_keys: Iterable[str]) -> Tail:
+    def replay(
+        self, versions: Iterable[int], partition_keys: Iterable[str], *visitors: Visitor
+    ) -> Tail:
         """Reconcile the actions of commits, in ascending order; see ``replay_tail``."""
         from deltactl.log.replay import replay_tail
 
-        return replay_tail(self.reader, self._files_of(versions), partition_keys)
+        files = self._files_of(versions)
+        return replay_tail(self.reader, files, partition_keys, visitors=visitors)
 
     def _files_of(self, versions: Iterable[int]) -> list[FileInfo]:
         known = self.listing.commits

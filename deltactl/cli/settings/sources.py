@@ -15,8 +15,8 @@ from deltactl.errors import UsageError, Warn
 from deltactl.suggest import find_nearest, without_risky
 
 _PREFIX: Final = "DELTACTL_"
-# Inputs of the GitHub action; the version of the program, which images of containers have.
-_OF_OTHERS: Final = ("DELTACTL_ACTION_", "DELTACTL_VERSION")
+_PREFIX_OF_ACTION: Final = "DELTACTL_ACTION_"  # inputs of the GitHub action
+_OF_IMAGES: Final = "DELTACTL_VERSION"  # images of containers have the version of the program
 _VARIABLE_OF_FILE: Final = "DELTACTL_CONFIG"
 
 
@@ -81,8 +81,8 @@ def check_variables(
         UsageError: such an option is set; without it the run might change more.
     """
     known = {_VARIABLE_OF_FILE, *map(variable_name, settings)}
-    ours = {it for it in environ if it.startswith(_PREFIX) and not it.startswith(_OF_OTHERS)}
-    unknown = sorted(ours - known)
+    ours = {it for it in environ if it.startswith(_PREFIX) and not it.startswith(_PREFIX_OF_ACTION)}
+    unknown = sorted(ours - known - {_OF_IMAGES})
     by_variable = {variable_name(option): option for option in typed_only}
     for name in unknown:
         if environ[name] and name in by_variable:

@@ -121,7 +121,7 @@ def resolve_timestamp(
     if chosen is not timed:
         known = dict(zip(chosen[position - 1 :], times[position - 1 :], strict=True))
         _warn_of_late_times(listing, known, timestamp_ms, warn)
-    if not allow_later:
+    if not allow_later and times[position - 1] < timestamp_ms:
         _ensure_next_commit(listing, chosen[position - 1], timestamp_ms, reader.store.uri)
     return chosen[position - 1]
 

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +18,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, SafetyError, TableError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
@@ -204,7 +205,8 @@ def _find_reason(
     first, last = version + 1, current.version
     if not log.has_commits(first, last):
         return "its log is not complete"
-    tail = log.replay(range(first, last + 1), current.metadata.partition_keys)
+    changes = _DataChanges()
+    tail = log.replay(range(first, last + 1), current.metadata.partition_keys, changes)
     news = tail.non_file_actions
     if news.protocol is not None and (then is None or then.protocol != current.protocol):
         return _PROTOCOL
@@ -214,12 +216,19 @@ def _find_reason(
     is_same = then is not None and _domains(current) == _domains(then)
     if set(news.domains) - {ROW_TRACKING_DOMAIN} and not is_same:
         return "its domain metadata were changed"
-    rows = chain.from_iterable(
-        it.batches(["data_change"]) for it in (tail.add_rows, tail.remove_rows)
-    )
-    if any(pc.any(part["data_change"]).as_py() for part in rows):
-        return "rows were added or removed"
-    return None
+    return "rows were added or removed" if changes.found else None
+
+
+class _DataChanges(Visitor):
+    """Find whether a commit adds or removes rows, also if a later one moves them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def visit(self, commits: ParsedCommits) -> None:
+        for files in (commits.adds, commits.removes):
+            self.found |= bool(pc.any(files["data_change"]).as_py())
 
 
 def _load(log: DeltaLog, version: int) -> Snapshot | None:

@@ -262,7 +262,12 @@ def move_back(store: Store, run_id: str, names: Sequence[str]) -> dict[str, Stor
         errors = store.move_many(list(pairs.items()))
         failed |= {pairs[stored]: error for stored, error in errors.items()}
     tried = [name for name, error in failed.items() if not isinstance(error, ObjectExistsError)]
-    back = {info.name for info in store.stat_many(tried) if info is not None}
+    stored = store.stat_many([quarantine_name(run_id, name) for name in tried])
+    back = {
+        info.name
+        for info, kept in zip(store.stat_many(tried), stored, strict=True)
+        if info is not None and (kept is None or kept.size_bytes == info.size_bytes)
+    }
     return {name: error for name, error in failed.items() if name not in back}
 
 

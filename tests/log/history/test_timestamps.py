@@ -49,6 +49,7 @@ def test_a_time_before_which_a_commit_is_missing_has_no_version(features: list[s
     builder.checkpoint(4)
     builder.store.delete_many([commit_path(2)])
     assert table.snapshot(timestamp=at(times[4])).version == 4
+    assert table.snapshot(timestamp=at(times[1])).version == 1
     for time in (times[1] + 1, times[2] + 1):
         with pytest.raises(LogGapError, match="after version 1 and before version 3"):
             table.snapshot(timestamp=at(time))

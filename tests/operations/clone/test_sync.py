@@ -147,6 +147,23 @@ def _changed_domain(target: Store) -> None:
     target.put(commit_path(1), json_lines({"domainMetadata": domain}))
 
 
+def test_rows_of_others_that_an_optimize_moved_are_noticed() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    target = fresh_store()
+    sync(builder.store, target)
+    [name] = Table("x", store=target).snapshot().files["path"].to_pylist()
+    data = target.read(name)
+    target.put("x.parquet", data)
+    target.put(commit_path(1), json_lines({"add": {**ADD["add"], "size": len(data)}}))
+    assert Table("x", store=target).optimize().versions
+    assert ids(target) == [1, 1]
+    with pytest.raises(SafetyError, match="rows were added or removed"):
+        sync(builder.store, target)
+    sync(builder.store, target, full=True)
+    assert ids(target) == [1]
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
