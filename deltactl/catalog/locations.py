@@ -26,12 +26,11 @@ _NATIVE: Final = (
 )
 
 # By these, engines find the data of a table elsewhere than at its location and its partitions.
-# Source: Athena, partition projection; Iceberg, GlueTableOperations and HiveTableOperations.
-_ELSEWHERE: Final = re.compile(
-    r"projection\..+|storage\.location\.template|(previous_)?metadata_location"
-)
-# Of Spark, and of the views of Spark and Trino; the location has its own field.
-_FOREIGN: Final = re.compile(r"spark\..+|view\..+|presto_view|path")
+# Source: Athena, partition projection.
+_ELSEWHERE: Final = re.compile(r"projection\..+|storage\.location\.template")
+# Of Spark, and of the views of Spark and Trino; the location has its own field. An Iceberg table
+# had its metadata there; UniForm tables have them too, so they are no difference.
+_FOREIGN: Final = re.compile(r"spark\..+|view\..+|presto_view|path|(previous_)?metadata_location")
 # Spark writes such a location if the real one is in the properties of the SerDe.
 _PLACEHOLDER: Final = "-__placeholder__"
 

@@ -427,11 +427,12 @@ def test_what_says_where_the_data_of_another_table_are_is_removed(
 ) -> None:
     elsewhere = {
         "projection.enabled": "true", "projection.day.type": "date",
-        "storage.location.template": "s3://lake/old/${day}", "metadata_location": "s3://lake/m",
+        "storage.location.template": "s3://lake/old/${day}",
     }  # fmt: skip
+    foreign = {"presto_view": "true", "metadata_location": "s3://lake/m"}
     glue.add(
         "sales.seen", location="s3://lake/old", TableType="VIRTUAL_VIEW", ViewOriginalText="SELECT",
-        parameters={**elsewhere, "presto_view": "true", "mine": "kept"},
+        parameters={**elsewhere, **foreign, "mine": "kept"},
     )  # fmt: skip
     words = ("register", create(server, "glue-elsewhere-too"), "glue://sales.seen")
     ran = json.loads(cli(*words, "--replace", "-o", "json").out)
@@ -439,7 +440,7 @@ def test_what_says_where_the_data_of_another_table_are_is_removed(
         it["what"] for it in ran["result"]["differences"]
     }
     found = stored(glue, "seen")
-    assert not set(found["Parameters"]) & {*elsewhere, "presto_view"}
+    assert not set(found["Parameters"]) & {*elsewhere, *foreign}
     assert found["Parameters"]["mine"] == "kept"
     assert "ViewOriginalText" not in found
     assert cli(*words, "--check").code == 0
