@@ -81,7 +81,7 @@ class Unreadable(ForwardingStore):
 def test_a_lease_that_cannot_be_read_spares_all_files_until_it_expires(
     scene: Scene, days: int, goes: bool
 ) -> None:
-    """Its run may have begun at any time."""
+    """Its run may have started at any time."""
     scene.ago(days, lambda: hold(scene, "optimize", days=90))
     report = scene.vacuum(Unreadable(scene.store), dry_run=True)
     assert set(report.plan.files["path"].to_pylist()) == ({OUTPUT, OLD, NEW} if goes else set())
