@@ -50,13 +50,14 @@ REMOVED_AGAIN: Final = (
     "restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
+_CHUNK: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UndoReport(ShortRepr):
     """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others.
 
-    ``num_in_place`` files of the run were at their place before.
+    ``num_in_place`` files of the run were at their place before, or have a copy there.
     """
 
     run_id: str
@@ -116,27 +117,43 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
     there = {info.name: info for info in store.stat_many(planned) if info is not None}
-    taken = _find_taken(store, run_id, [it for it in there.values() if it.name in stored])
+    both = [info for info in there.values() if info.name in stored]
+    others, copies = _find_others(store, run_id, both)
     deleted = [name for name in planned if name not in stored and name not in there]
     lost = _undelete(store, deleted, dry_run=True)
-    impossible = dict.fromkeys((name for name in planned if name in taken), NAME_IN_USE)
+    taken = [name for name in planned if name in others and name not in copies]
+    impossible = dict.fromkeys(taken, NAME_IN_USE)
     impossible |= {name: _reason(error) for name, error in lost.items()}
-    moved = [name for name in planned if name in stored and name not in taken]
+    moved = [name for name in planned if name in stored and name not in others]
     names = (*moved, *(name for name in deleted if name not in lost))
-    return UndoReport(run_id, True, names, impossible, len(there.keys() - stored)), moved
+    num_in_place = len(there.keys() - stored) + len(copies)
+    return UndoReport(run_id, True, names, impossible, num_in_place), moved
 
 
-def _find_taken(store: Store, run_id: str, there: Sequence[FileInfo]) -> set[str]:
-    """Return the names of those files that are not the files in the quarantine.
+def _find_others(
+    store: Store, run_id: str, there: Sequence[FileInfo]
+) -> tuple[set[str], set[str]]:
+    """Return the names of those files that are not the files in the quarantine, and of copies.
 
-    After a killed or failed move, one file can have both names, so both have the same facts.
+    After a killed or failed move, one file can have both names, so both have the same facts. In an
+    object store a move is a copy and a deletion, so there may be a copy with a later time.
     """
+    others, copies = set(), set()
     stored = store.stat_many([quarantine_name(run_id, info.name) for info in there])
-    return {
-        info.name
-        for info, kept in zip(there, stored, strict=True)
-        if kept is not None and replace(kept, name=info.name) != info
-    }
+    for info, kept in zip(there, stored, strict=True):
+        if kept is not None and replace(kept, name=info.name) != info:
+            others.add(info.name)
+            if _have_equal_content(store, info, kept):
+                copies.add(info.name)
+    return others, copies
+
+
+def _have_equal_content(store: Store, one: FileInfo, other: FileInfo) -> bool:
+    size = one.size_bytes
+    spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
+    return other.size_bytes == size and all(
+        store.read_ranges(one.name, span) == store.read_ranges(other.name, span) for span in spans
+    )
 
 
 def _find_last(store: Store) -> str:
