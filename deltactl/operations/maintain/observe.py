@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.errors import AccessDeniedError, SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -131,9 +131,10 @@ def _look(
     subject = TableSubject(
         facts, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders
     )
-    last = read_last_run(log.store, RECORD)
-    if last is not None and last.table_id == facts.table_id:
-        facts.last_run_ms = last.started_ms
+    with suppress(AccessDeniedError):  # the record of another user; it is only for the metrics
+        last = read_last_run(log.store, RECORD)
+        if last is not None and last.table_id == facts.table_id:
+            facts.last_run_ms = last.started_ms
     facts.tail_commits = snapshot.version - snapshot.segment.checkpoint_version
     if sums_tombstones:
         facts.time_travel_bytes = _sum_tombstones(subject)

@@ -371,6 +371,21 @@ def test_a_run_that_did_all_due_work_is_recorded(tmp_path: Path) -> None:
     assert last.started_ms == NOW_MS
 
 
+def test_a_record_that_another_user_owns_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path)
+    read = LocalStore.read
+
+    def refuse(store: LocalStore, name: str) -> bytes:
+        if name == "_deltactl/runs/maintain.json":
+            raise AccessDeniedError("denied")
+        return read(store, name)
+
+    monkeypatch.setattr(LocalStore, "read", refuse)
+    assert only(run(tmp_path)).outcomes
+
+
 def test_a_failure_on_one_table_does_not_stop_the_others(tmp_path: Path) -> None:
     broken, whole, absent = tmp_path / "broken", tmp_path / "whole", tmp_path / "absent"
     build(broken)
