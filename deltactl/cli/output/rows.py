@@ -20,14 +20,18 @@ _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(stream: TextIO, rows: Rows, escape: Callable[[str], str]) -> None:
-    """Write a header line and one line per row; ``escape`` is applied to every cell."""
+    """Write a header line and one line per row; ``escape`` is applied to every cell.
+
+    A list without rows has no columns: then nothing is written.
+    """
     import csv
 
     if not hasattr(rows, "schema"):
         rows = list(rows)
     names = column_names(rows)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([escape(name) for name in names])
+    if names:
+        writer.writerow([escape(name) for name in names])
     for row in iterate_rows(rows):
         writer.writerow([escape(_csv_cell(row.get(name))) for name in names])
 

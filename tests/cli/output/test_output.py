@@ -91,6 +91,10 @@ def test_csv_without_rows_is_one_row_of_the_result() -> None:
     assert emit(OutputFormat.CSV) == "n\n1\n"
 
 
+def test_csv_of_an_empty_list_is_empty() -> None:
+    assert emit(OutputFormat.CSV, []) == ""
+
+
 def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
     output = Output(environ={}, stdout=io.StringIO(), stderr=ClosedPipe())
     output.warn("odd")
