@@ -130,9 +130,7 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
     return UndoReport(run_id, True, names, impossible, num_in_place), moved
 
 
-def _find_others(
-    store: Store, run_id: str, there: Sequence[FileInfo]
-) -> tuple[set[str], set[str]]:
+def _find_others(store: Store, run_id: str, there: Sequence[FileInfo]) -> tuple[set[str], set[str]]:
     """Return the names of those files that are not the files in the quarantine, and of copies.
 
     After a killed or failed move, one file can have both names, so both have the same facts. In an
