@@ -22,14 +22,14 @@ _STAT_NAMES = 16_384
 class Listing:
     """Names of files and directories under the root; the table's hidden directories are skipped.
 
-    ``non_utf8`` counts names that are not UTF-8, which no log can contain. ``facts`` has the
-    columns ``size_bytes`` and ``modified_ms`` of the files, if they were requested.
+    ``unusable`` counts names that no log can contain: not UTF-8, or keys such as ``a//b``.
+    ``facts`` has the columns ``size_bytes`` and ``modified_ms`` of the files, if requested.
     """
 
     files: pa.ChunkedArray
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
-    non_utf8: int = 0
+    unusable: int = 0
     facts: pa.Table | None = None
 
     def add(self, part: Tree) -> list[str]:
@@ -37,8 +37,8 @@ class Listing:
         files, directories, links = map(_utf8, (part.files, part.directories, part.links))
         self.directories += directories
         self.links += links
-        self.non_utf8 += len(part.files) + len(part.directories) + len(part.links)
-        self.non_utf8 -= len(files) + len(directories) + len(links)
+        self.unusable += len(part.files) + len(part.directories) + len(part.links)
+        self.unusable += len(part.unaddressable) - len(files) - len(directories) - len(links)
         return files
 
     def rows(self) -> pa.Table:

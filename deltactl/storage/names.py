@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from deltactl.errors import SafetyError, StorageError
@@ -93,6 +94,21 @@ def resolve_name(name: str) -> str:
     if not resolved or name.endswith(("/", "/.", "/..")):
         raise StorageError(f"{name!r} is not the name of a file")
     return resolved
+
+
+def find_unaddressable(names: Sequence[str]) -> set[str]:
+    """Return the names that are not in normal form: for them, a store would use another name."""
+    text = "/" + "\n/".join(names)
+    if text[-1] != "/" and not any(mark in text for mark in ("//", "/.", "/\n", ":/", "\0")):
+        return set()
+    return {name for name in names if not _is_normal(name)}
+
+
+def _is_normal(name: str) -> bool:
+    try:
+        return resolve_name(name) == name
+    except (SafetyError, StorageError):
+        return False
 
 
 def is_table_name(address: str) -> bool:

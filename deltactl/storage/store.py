@@ -69,6 +69,8 @@ class Tree:
 
     ``directories`` contains directories, also those that are not entered; on object stores only
     those. ``links`` contains symbolic links, which are in neither of the other lists.
+    ``unaddressable`` contains keys of an object store that are not normal forms of names, as
+    ``a//b`` or ``a/./b``: methods of a store would take another object, ``a/b``.
     ``sizes_bytes`` and ``modified_ms`` are the facts of the files, if they were requested;
     a size is ``None`` if the listing has none.
     """
@@ -76,6 +78,7 @@ class Tree:
     files: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    unaddressable: list[str] = field(default_factory=list)
     sizes_bytes: list[int | None] = field(default_factory=list)
     modified_ms: list[int] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl import Table
+from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.cli.conftest import Ran, RunCli
 from tests.support.clock import await_next_second
@@ -129,3 +130,37 @@ def test_convert_makes_a_table_on_an_object_store(
     library = Table(root, storage_options=server.options)
     rows = library.scan().read_all().to_pylist()
     assert sorted((row["id"], row["d"]) for row in rows) == [(0, 0), (1, 1), (2, 2)]
+
+
+def put_beside(root: str, server: ObjectServer, key: str, data: bytes) -> None:
+    """Put an object whose key no name in the table addresses."""
+    store = open_store(root, server.options)
+    assert isinstance(store, ObjectStore)
+    store._service.create(f"{store._service.key_of(root)}/{key}", data)
+
+
+def test_a_vacuum_does_not_take_a_key_with_an_empty_part_for_a_live_file(
+    shell: Shell, table: TableBuilder, server: ObjectServer, root: str
+) -> None:
+    store = open_store(root, server.options)
+    live = [name for names in store.walk() for name in names if name.endswith(".parquet")]
+    for name in live:
+        put_beside(root, server, name.replace("/", "//", 1), b"")
+        put_beside(root, server, f"/{name}", b"")
+    await_next_second()
+    words = ["--retain", "0h", "--force-retention", "--yes", "--mode", "full"]
+    found = shell.result("vacuum", *words, "--include-unknown", "--max-orphan-fraction", "1")
+    assert found["files_removed"] == 0
+    assert None not in store.stat_many(live)
+
+
+@pytest.mark.parametrize("key", ["/x.parquet", "d=1//x.parquet"])
+def test_convert_refuses_keys_that_no_table_can_name(
+    shell: Shell, server: ObjectServer, root: str, key: str
+) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), sink)
+    open_store(root, server.options).put("d=1/y.parquet", sink.getvalue())
+    put_beside(root, server, key, sink.getvalue())
+    ran = shell.run("convert", code=6)
+    assert "no Delta table can name some of the objects" in ran.err

@@ -53,13 +53,19 @@ def list_directory(store: Store) -> DirectoryListing:
     """List the files below the root.
 
     Raises:
-        ConversionError: there are no files.
+        ConversionError: there are no files, or objects that no name can address.
         SafetyError: another table is inside, other metadata determines the live files or rows,
             or two links lead to one file.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
-    names, links, others = _walk(store)
+    names, links, others, unaddressable = _walk(store)
+    if unaddressable:
+        raise ConversionError(
+            f"no Delta table can name some of the objects, such as {store.uri}/{unaddressable[0]}: "
+            "a part of the key is empty, '.' or '..'",
+            hint="Copy these objects to other keys, and delete them here. Then rerun.",
+        )
     if not names:
         raise _nothing_there(store, others)
     _ensure_only_files(names, store.uri)
@@ -100,16 +106,18 @@ def _nothing_there(store: Store, links: Sequence[str]) -> ConversionError:
     )
 
 
-def _walk(store: Store) -> tuple[list[str], set[str], list[str]]:
-    """Return the sorted names of all files, which are links, and the links to no file."""
+def _walk(store: Store) -> tuple[list[str], set[str], list[str], list[str]]:
+    """Return the sorted names of files, which are links, the links to no file, and other keys."""
     names: list[str] = []
     links: list[str] = []
+    unaddressable: list[str] = []
     for part in store.walk_tree(lambda directory: True):
         names += part.files
         links += part.links
+        unaddressable += part.unaddressable
     found = store.stat_many(links) if links else []
     linked = {info.name for info in found if info is not None}
-    return sorted([*names, *linked]), linked, sorted({*links} - linked)
+    return sorted([*names, *linked]), linked, sorted({*links} - linked), sorted(unaddressable)
 
 
 def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -> set[str]:

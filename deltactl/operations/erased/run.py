@@ -100,9 +100,9 @@ def _list(store: Store, found: Found) -> tuple[pa.Table, list[str]]:
     """Return all files below the root, by name, with the fields of ``FileInfo``; directories."""
     stored = list_facts(store)
     unknown = [(it, "a link") for it in stored.links]
-    if stored.non_utf8:
-        count = format_count(stored.non_utf8, "name")
-        unknown.append((f"{count} that is not UTF-8", "a name"))
+    if stored.unusable:
+        count = format_count(stored.unusable, "name")
+        unknown.append((f"{count} that no log can contain", "a name"))
     for name, what in unknown:
         found.add_unread(name, Where.OTHER, UnsupportedFeatureError(what))
     listed = stored.rows().drop_columns("position").rename_columns(_FILE_FIELDS).sort_by("name")

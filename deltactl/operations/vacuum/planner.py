@@ -283,7 +283,7 @@ class Planner:
         )
         if is_partial:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
-        filters.kept[UNKNOWN] += listing.non_utf8
+        filters.kept[UNKNOWN] += listing.unusable
         self._spare_runs(filters)
         found = filters.select(
             files.append_column("is_named", find_named(names, self._named(scan)))

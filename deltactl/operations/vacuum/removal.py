@@ -263,6 +263,7 @@ class VacuumRun:
                     self._fail(batches[outcome.task_id], outcome.error)
                 else:
                     self._take(outcome.result)
+            self._date_quarantine()  # the machine may have been suspended
             done += len(names)
             if self._context.on_progress is not None:
                 self._context.on_progress(

@@ -340,7 +340,7 @@ class AzureService(ObjectService):
 def _entry(container: str, blob: Any) -> Entry | None:
     """Return the entry of a listed blob; ``None`` for the marker of a directory."""
     if not hasattr(blob, "size"):
-        return {"name": f"{container}/{blob.name}".rstrip("/"), "type": "directory"}
+        return {"name": f"{container}/{blob.name}".removesuffix("/"), "type": "directory"}
     metadata = blob.metadata or {}
     # Accounts with a hierarchical namespace also list directories as blobs.
     if any(metadata.get(key) == "true" for key in ("hdi_isfolder", "Hdi_isfolder")):

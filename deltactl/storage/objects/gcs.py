@@ -186,7 +186,7 @@ class GcsService(ObjectService):
         for answer in self._answers(bucket, request | ({} if deep else {"delimiter": "/"})):
             yield [
                 *(
-                    {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}
+                    {"name": f"{bucket}/{found}".removesuffix("/"), "type": "directory"}
                     for found in answer.get("prefixes") or ()
                 ),
                 *(_entry(bucket, found) for found in answer.get("items") or ()),

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from deltactl.errors import ObjectNotFoundError
+from deltactl.storage.names import find_unaddressable
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.services import Entry, ObjectService
 from deltactl.storage.parallel import pages_in_parallel
@@ -90,16 +91,22 @@ class ObjectListing:
 
         def to_tree(files: Sequence[Entry]) -> Tree:
             part = Tree([name_of(entry) for entry in files])
+            if others := find_unaddressable(part.files):
+                files = [entry for entry in files if name_of(entry) not in others]
+                part = Tree([name_of(entry) for entry in files], unaddressable=sorted(others))
             return _add_facts(part, files) if facts else part
 
         directories: list[str] = []
         refused: list[str] = []
+        unnamed: list[str] = []
 
         def find_files() -> Iterator[Entry]:
             for entry in self._entries(key, prefix):
-                if entry["name"].rstrip("/") == key:
+                if entry["name"] == f"{key}/" and entry["type"] == "directory":
+                    unnamed.append(f"{name_prefix}/")  # its keys go on with a second slash
+                elif entry["name"].rstrip("/") == key:
                     continue  # the marker object of the directory itself
-                if entry["type"] != "directory":
+                elif entry["type"] != "directory":
                     yield entry
                 elif enter(name_of(entry)):
                     directories.append(entry["name"])
@@ -107,8 +114,8 @@ class ObjectListing:
                     refused.append(name_of(entry))
 
         yield from map(to_tree, _in_pages(find_files()))
-        if refused:
-            yield Tree(directories=refused)
+        if refused or unnamed:
+            yield Tree(directories=refused, unaddressable=unnamed)
         for page in pages_in_parallel(lambda it: self._find(it, prefix), directories):
             yield to_tree(page)
 

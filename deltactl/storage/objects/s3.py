@@ -334,7 +334,7 @@ class S3Service(ObjectService):
             answer = self._page(request)
             yield [
                 *(
-                    {"name": f"{bucket}/{found['Prefix']}".rstrip("/"), "type": "directory"}
+                    {"name": f"{bucket}/{found['Prefix']}".removesuffix("/"), "type": "directory"}
                     for found in answer.get("CommonPrefixes") or ()
                 ),
                 *(
