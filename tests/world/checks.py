@@ -108,6 +108,9 @@ class Checks:
             entry = world.space.entry(path)
             if entry is not None and entry.ident == facts.ident:
                 continue
+            # A move of another link to the file dates it anew.
+            if entry is not None and world.space.read(path) == facts.content:
+                continue
             place = path.partition("/")[0]
             if entry is None and self._may_go(place, facts):
                 del self._model.landed[path]

@@ -74,7 +74,9 @@ def _vacuum(world: World, chance: Chance) -> None:
     if gone and not run.is_disturbed:
         world.fail("version to keep lost a file", gone[0])
     for path in _quarantine(world, place) - stored:
-        world.model.quarantined[path] = world.now_ms - DAY_MS // 24 + 7 * DAY_MS
+        entry = world.space.entry(path)
+        assert entry is not None
+        world.model.quarantined[path] = entry.modified_ms - DAY_MS // 24 + 7 * DAY_MS
 
 
 def _random_version(world: World, apart: Chance, place: str) -> int | None:

@@ -88,6 +88,7 @@ class Landed:
     """A file that a producer landed, and that no log names."""
 
     ident: object
+    content: bytes
     modified_ms: int
     like_delta: bool
 
@@ -337,9 +338,9 @@ class Model:
     def follow_rewrites(self, place: str) -> None:
         """A sync may have replaced copies whose originals were written again, in all versions.
 
-        Shallow clones may have the same files.
+        Shallow clones may have the same files, and copies of directories those of half a sync.
         """
-        for table in {place, *self._world.shallow} & self.tables.keys():
+        for table in {place, *self._world.shallow, *self._world.copies} & self.tables.keys():
             self._follow_rewrites(table)
 
     def _follow_rewrites(self, place: str) -> None:

@@ -266,11 +266,12 @@ def _land_in(world: World, place: str, chance: Chance, is_partitioned: bool, age
     names = [f"events-{number}.parquet", f"data_{number}_0.parquet", f"run-{number}/0.parquet"]
     name = f"part-00000-{new_id(world.ids)}-c000.snappy.parquet"
     path = f"{place}/{folder_of(value)}{name if like_delta else chance.choice(names)}"
-    world.space.write(path, encode_rows(world.new_rows(3)), world.now_ms - age_ms)
+    content = encode_rows(world.new_rows(3))
+    world.space.write(path, content, world.now_ms - age_ms)
     path = world.space.actual(path)
     entry = world.space.entry(path)
     assert entry is not None
-    world.model.landed[path] = Landed(entry.ident, entry.modified_ms, like_delta)
+    world.model.landed[path] = Landed(entry.ident, content, entry.modified_ms, like_delta)
     world.model.produced.add(path)
     return f"{path} lands, {age_ms // DAY_MS} days old"
 
@@ -285,13 +286,13 @@ def rewrite_in_place(world: World, chance: Chance) -> str:
     old = world.reader.rows_of(path)
     new = world.new_rows(len(old))
     world.model.change_rows(path, dict(zip(old, new, strict=True)))
-    world.space.write(path, encode_rows(new), world.now_ms)
+    world.space.write(path, content := encode_rows(new), world.now_ms)
     world.reader.forget(path)
     if path in world.model.landed:
         entry = world.space.entry(path)
         assert entry is not None
-        landed = world.model.landed[path]
-        world.model.landed[path] = Landed(entry.ident, entry.modified_ms, landed.like_delta)
+        like_delta = world.model.landed[path].like_delta
+        world.model.landed[path] = Landed(entry.ident, content, entry.modified_ms, like_delta)
     return f"{path} is written again"
 
 

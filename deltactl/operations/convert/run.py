@@ -174,7 +174,9 @@ def _count_unnamed_files(snapshot: Snapshot, scan: CommitScan) -> int:
     Actions that a log cleanup deleted are unknown. ``scan`` has all commits that are in the log.
     """
     parts = snapshot.store.walk_tree(lambda directory: not re.search(_HIDDEN, f"{directory}/"))
-    names = pa.chunked_array([_only_data_files([*part.files, *part.unaddressable]) for part in parts], pa.binary())
+    names = pa.chunked_array(
+        [_only_data_files([*part.files, *part.unaddressable]) for part in parts], pa.binary()
+    )
     for batch in names_in_log(snapshot, scan):
         names = names.filter(pc.invert(pc.is_in(names, value_set=batch.cast(pa.binary()))))
     return len(names)

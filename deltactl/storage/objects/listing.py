@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -42,10 +43,18 @@ def _in_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield page
 
 
-def _add_facts(part: Tree, files: Sequence[Entry]) -> Tree:
-    sizes = [entry.get("size") for entry in files]
-    part.sizes_bytes = [None if size is None else int(size) for size in sizes]
-    part.modified_ms = [_modified_ms(entry) for entry in files]
+def _to_tree(files: Sequence[Entry], key: str, name_prefix: str, *, facts: bool) -> Tree:
+    """Return the files in a directory, whose key is ``key``."""
+    start = len(key) + 1
+    others = find_unaddressable([entry["name"][start:] for entry in files])
+    part = Tree(unaddressable=[name_prefix + name for name in sorted(others)])
+    if others:
+        files = [entry for entry in files if entry["name"][start:] not in others]
+    part.files = [name_prefix + entry["name"][start:] for entry in files]
+    if facts:
+        sizes = [entry.get("size") for entry in files]
+        part.sizes_bytes = [None if size is None else int(size) for size in sizes]
+        part.modified_ms = [_modified_ms(entry) for entry in files]
     return part
 
 
@@ -89,21 +98,13 @@ class ObjectListing:
         def name_of(entry: Entry) -> str:
             return name_prefix + str(entry["name"][len(key) + 1 :])
 
-        def to_tree(files: Sequence[Entry]) -> Tree:
-            part = Tree([name_of(entry) for entry in files])
-            if others := find_unaddressable(part.files):
-                files = [entry for entry in files if name_of(entry) not in others]
-                part = Tree([name_of(entry) for entry in files], unaddressable=sorted(others))
-            return _add_facts(part, files) if facts else part
-
         directories: list[str] = []
-        refused: list[str] = []
-        unnamed: list[str] = []
+        rest = Tree()
 
         def find_files() -> Iterator[Entry]:
             for entry in self._entries(key, prefix):
                 if entry["name"] == f"{key}/" and entry["type"] == "directory":
-                    unnamed.append(f"{name_prefix}/")  # its keys go on with a second slash
+                    rest.unaddressable.append(f"{name_prefix}/")  # a second slash follows
                 elif entry["name"].rstrip("/") == key:
                     continue  # the marker object of the directory itself
                 elif entry["type"] != "directory":
@@ -111,11 +112,12 @@ class ObjectListing:
                 elif enter(name_of(entry)):
                     directories.append(entry["name"])
                 else:
-                    refused.append(name_of(entry))
+                    rest.directories.append(name_of(entry))
 
+        to_tree = partial(_to_tree, key=key, name_prefix=name_prefix, facts=facts)
         yield from map(to_tree, _in_pages(find_files()))
-        if refused or unnamed:
-            yield Tree(directories=refused, unaddressable=unnamed)
+        if rest.directories or rest.unaddressable:
+            yield rest
         for page in pages_in_parallel(lambda it: self._find(it, prefix), directories):
             yield to_tree(page)
 

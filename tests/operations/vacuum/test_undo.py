@@ -231,14 +231,13 @@ def test_an_other_file_with_the_facts_of_the_quarantined_one_stays(tmp_path: Pat
 
 def test_a_copy_of_the_quarantined_file_is_in_place() -> None:
     scene, gone = scene_with_work()
-    report = scene.vacuum(quarantine=True)
-    name = min(gone)
-    scene.store.put(name, scene.store.read(quarantine_name(report.run_id, name)))
+    run_id, name = scene.vacuum(quarantine=True).run_id or "", min(gone)
+    scene.store.put(name, scene.store.read(quarantine_name(run_id, name)))
     for dry_run in (True, False):
         undone = undo_vacuum(scene.store, "last", dry_run=dry_run)
         assert (set(undone.restored), undone.impossible) == (gone - {name}, {})
         assert undone.num_in_place == 1
-    assert list_quarantine(scene.store, report.run_id) == [name]
+    assert list_quarantine(scene.store, run_id) == [name]
 
 
 def test_files_that_cannot_leave_the_quarantine_are_restored(
