@@ -1,10 +1,11 @@
 """deltactl's commands with random options."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from tests.world.reader import State, UnreadableError
+from tests.world.reader import Row, State, UnreadableError
 from tests.world.runs import address_of, random_run, run_command
 from tests.world.steps import (
     CHANGES,
@@ -294,8 +295,29 @@ def _sync_clone(world: World, chance: Chance) -> None:
     if not ran.code and not run.is_disturbed:
         wanted, there = world.model.rows(source), world.reader.latest(target)
         rows = world.reader.rows(target, there, frozenset(world.model.tables[target].lost))
-        if tuple(rows) != wanted and not world.model.tables[source].lost:
+        if (
+            _with_originals(world, target, source, rows) != list(wanted)
+            and not world.model.tables[source].lost
+        ):
             world.fail("rows of synced clone", f"{target} has {len(rows)}, {source} {len(wanted)}")
+
+
+def _with_originals(world: World, target: str, source: str, rows: list[Row]) -> list[Row]:
+    """The rows of a synced clone, with those of originals that were written again.
+
+    A sync does not see that if an optimize of the clone has rewritten the copy.
+    """
+    reader, wanted = world.reader, {*world.model.rows(source)}
+    theirs = {add["path"] for add in reader.latest(source).files.values()}
+    found = Counter(rows)
+    for add in reader.latest(target).files.values():
+        if add["path"] not in theirs and not reader.paths_of(target, add) & (
+            world.model.tables[target].lost
+        ):
+            own = reader.rows_of_add(target, add)
+            found -= Counter(own)
+            found += Counter(world.model.as_copied(row, wanted) for row in own)
+    return sorted(found.elements(), key=repr)
 
 
 def _on_table(

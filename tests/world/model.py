@@ -349,10 +349,10 @@ class Model:
             facts, gone = table.versions.get(version), self.missing(place, state) | table.lost
             if facts is not None:
                 found = {*reader.rows(place, state, frozenset(gone))}
-                rows = tuple(sorted((self._as_copied(row, found) for row in facts.rows), key=repr))
+                rows = tuple(sorted((self.as_copied(row, found) for row in facts.rows), key=repr))
                 table.versions[version] = replace(facts, rows=rows)
 
-    def _as_copied(self, row: Row, found: set[Row]) -> Row:
+    def as_copied(self, row: Row, found: set[Row]) -> Row:
         number, value = row
         while (number, value) not in found and number in self.rewritten:
             number = self.rewritten[number]
