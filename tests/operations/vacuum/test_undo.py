@@ -234,12 +234,12 @@ def test_a_copy_of_the_quarantined_file_is_in_place() -> None:
     scene, gone = scene_with_work()
     report = scene.vacuum(quarantine=True)
     name = min(gone)
-    scene.store.put(name, scene.store.read(quarantine_name(report.run_id, name)))
+    scene.store.put(name, scene.store.read(quarantine_name(str(report.run_id), name)))
     for dry_run in (True, False):
         undone = undo_vacuum(scene.store, "last", dry_run=dry_run)
         assert (set(undone.restored), undone.impossible) == (gone - {name}, {})
         assert undone.num_in_place == 1
-    assert list_quarantine(scene.store, report.run_id) == [name]
+    assert list_quarantine(scene.store, str(report.run_id)) == [name]
 
 
 def test_copies_with_the_facts_of_the_quarantined_files_are_in_place(tmp_path: Path) -> None:
