@@ -18,7 +18,7 @@ from deltactl.operations.lost_files import (
     find_lost,
     refuse_loss_of_all,
 )
-from deltactl.operations.missing_files import Missing, list_missing
+from deltactl.operations.missing_files import Missing, list_missing, needs_missing
 from deltactl.operations.restore.plan import RestorePlan, Versions
 from deltactl.operations.restore.vacuums import find_whole_version
 from deltactl.operations.run_context import RunContext
@@ -79,7 +79,7 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
             ways.append(f"rerun with {omit} and {number} to restore the version without them")
         else:
             why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
-    ways += _offer_whole_version(versions, paths)
+    ways += _offer_whole_version(versions, plan.missing)
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
@@ -96,10 +96,10 @@ def _find_hinted_refusal(
         return error
 
 
-def _offer_whole_version(versions: Versions, missing: Sequence[str]) -> list[str]:
+def _offer_whole_version(versions: Versions, missing: Sequence[Missing]) -> list[str]:
     """Return the remedy that loses most: the last version before the target with all its files."""
     log, target = versions.log, versions.target.version
-    whole = find_whole_version(log, target, missing)
+    whole = find_whole_version(log, target, [it.path for it in missing])
     if whole is None:
         return []
     try:
@@ -107,8 +107,9 @@ def _offer_whole_version(versions: Versions, missing: Sequence[str]) -> list[str
         lacking, _ = files_of_one_side(versions.current, snapshot, COUNTED_COLUMNS)
     except DeltactlError:
         return []
+    lacking = lacking.filter(pc.invert(needs_missing(lacking, missing)))
     rows = sum_rows(lacking)
-    lacks = format_count(lacking.num_rows, "file") + (
+    lacks = format_count(lacking.num_rows, "other file") + (
         "" if rows is None else f" ({format_count(rows, 'row')})"
     )
     return [

@@ -25,7 +25,7 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     # Version 3 may contain what the restore is to undo, and version 0 has no files.
     whole = (
         "; restore version 1, the last version before version 2 that has all its files: this "
-        "removes 1 file (1 row) of the latest version."
+        "removes 1 other file (1 row) of the latest version."
     )
     assert (hint.endswith(whole), "restore version" in hint) == ("vector" in what, "vector" in what)
     assert hint.startswith("Do one of these: copy the missing files back from a backup; ")
