@@ -7,7 +7,7 @@ and neither a quarantine nor an object version has it. An error of a lookup is n
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 from unicodedata import normalize
@@ -89,8 +89,8 @@ def find_lost(
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
     num_gone = pc.sum(is_data).as_py() or 0
-    places |= _find_kept(store, [name for name in asked if not is_absolute(name)])
-    places |= _find_kept_elsewhere(store, filter(is_absolute, asked), storage_options)
+    places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
+    places |= _find_kept_elsewhere(store, asked, set(gone), storage_options)
     return LostFiles(files, names, places, empty, num_gone)
 
 
@@ -121,23 +121,8 @@ def find_loss_refusal(
     These are ``count`` of ``total`` files; ``lost`` has those that do not exist. ``expected`` is
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
-    where = shlex.quote(uri)
-    if count and count == total and version is not None:
-        return SafetyError(
-            f"none of the {format_count(total, 'file')} to restore from version {version} can be "
-            "read",
-            hint="Copy the files back, or restore another version: "
-            f"`deltactl describe-history {where} --restorable` shows which versions have all "
-            "their files.",
-        )
-    if count and lost.num_gone == total:
-        return SafetyError(
-            f"none of the {format_count(total, 'file')} of {uri} exists: nothing shows that this "
-            "is the storage of the table",
-            hint="Remount the storage, or copy the files back. If they are lost, restore an older "
-            f"version (`deltactl describe-history {where} --restorable`), or create the table "
-            "again.",
-        )
+    if count and total == (lost.num_gone if version is None else count):
+        return refuse_loss_of_all(uri, total, version)
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
     empty = folders & lost.empty
     if expected is None and count * _MOST_SHARE > total:
@@ -152,6 +137,23 @@ def find_loss_refusal(
         f"{format_count(count, 'file')} cannot be read, and {reason}. Nothing was changed",
         hint="Inspect what deleted the files. If they are lost, rerun with "
         f"{option('expect_files', count)}.",
+    )
+
+
+def refuse_loss_of_all(uri: str, total: int, version: int | None) -> SafetyError:
+    """Return the refusal to give up all files of an earlier version, or else of the latest one."""
+    files = format_count(total, "file")
+    restorable = f"`deltactl describe-history {shlex.quote(uri)} --restorable`"
+    if version is not None:
+        return SafetyError(
+            f"none of the {files} to restore from version {version} can be read",
+            hint=f"Copy the files back, or restore another version: {restorable} shows which "
+            "versions have all their files.",
+        )
+    return SafetyError(
+        f"none of the {files} of {uri} exists: nothing shows that this is the storage of the table",
+        hint="Remount the storage, or copy the files back. If they are lost, restore an older "
+        f"version ({restorable}), or create the table again.",
     )
 
 
@@ -254,16 +256,16 @@ def _ensure_no_links(store: Store, folder: str, names: Sequence[str], *, is_empt
         )
 
 
-def _find_kept(store: Store, names: Sequence[str]) -> dict[str, str]:
+def _find_kept(store: Store, names: Sequence[str], gone: Set[str]) -> dict[str, str]:
     """Return how files can be restored from object versions or the quarantine of a vacuum.
 
-    A name may have another file, which stays as it is.
+    A name that is not ``gone`` has another file, which stays as it is.
     """
     places: dict[str, str] = {}
-    gone = set(_find_gone(store, names))
     if store.versions is not None:
-        failed = store.versions.undelete_many(sorted(gone), dry_run=True)
-        for name in gone:
+        deleted = sorted(gone & {*names})
+        failed = store.versions.undelete_many(deleted, dry_run=True)
+        for name in deleted:
             error = failed.get(name)
             if error is None:
                 places[name] = "the bucket keeps an older version: restore it"
@@ -278,17 +280,18 @@ def _find_kept(store: Store, names: Sequence[str]) -> dict[str, str]:
 
 
 def _find_kept_elsewhere(
-    store: Store, names: Iterable[str], storage_options: Mapping[str, str]
+    store: Store, names: Iterable[str], gone: Set[str], storage_options: Mapping[str, str]
 ) -> dict[str, str]:
     """Return how files of other tables can be restored there: a shallow clone has their names."""
     places: dict[str, str] = {}
-    for folder, paths in _by_folder(names).items():
+    for folder, paths in _by_folder(filter(is_absolute, names)).items():
         try:
             root = _find_root(store, folder)
             if root is not None:
                 source = open_store(root, storage_options)
                 inner = {path.removeprefix(f"{root}/"): path for path in paths}
-                kept = _find_kept(source, list(inner))
+                inner_gone = {name for name, path in inner.items() if path in gone}
+                kept = _find_kept(source, list(inner), inner_gone)
                 places |= {inner[name]: place for name, place in kept.items()}
         except DeltactlError as error:
             reason = f"it is not known whether its table can restore it: {error.message}"

@@ -25,6 +25,7 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import describe_undo
     from deltactl.operations.vacuum.journal import quarantine_name
     from deltactl.operations.vacuum.undo import (
+        LINKED,
         NAME_IN_USE,
         REMOVED_AGAIN,
         WITHOUT_UNDO,
@@ -48,6 +49,8 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
                 f"Move the file that is now in {path!r} to another directory, if no version needs "
                 f"it, and rerun: the file that the vacuum removed is in {kept!r}."
             )
+        if reason == LINKED:
+            hint = f"Remove the link in {path!r}, not the file to which it leads, and rerun."
         error = FileMissingError(said, hint=hint)
     session.present(
         lambda: describe_undo(report), error=error, dry_run=dry_run, result=report.to_dict()

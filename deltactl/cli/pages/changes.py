@@ -121,10 +121,19 @@ def describe_restore(report: RestoreReport, table: str) -> Iterator[Section]:
         "To undo it, if the removed files still exist:" if plan.removed.num_rows else "To undo it:"
     )
     if missing := pc.sum(needs_missing(plan.removed, plan.missing)).as_py():
+        if _only_removes(plan, missing):
+            return
         where += ["--ignore-missing", "--expect-files", str(missing)]
         way = "To undo it without the missing files, if the other removed files still exist:"
     undo = typed_command(["restore", table, "--to-version", str(plan.version), *where])
     yield Section(way, code=undo)
+
+
+def _only_removes(plan: RestorePlan, num_files: int) -> bool:
+    """Return whether a restore removes so many files, and changes nothing else."""
+    diff = plan.diff
+    changes = plan.added.num_rows, plan.renumbered.num_rows, diff.columns, diff.properties
+    return plan.removed.num_rows == num_files and not (any(changes) or diff.facts)
 
 
 def _list_unreadable(plan: RestorePlan) -> Iterator[Section]:

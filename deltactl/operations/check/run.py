@@ -58,6 +58,7 @@ from deltactl.operations.check.versions import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.units import format_count
 
 
 def check_table(log: DeltaLog, options: CheckOptions, context: RunContext) -> CheckReport:
@@ -253,8 +254,9 @@ class _Run:
         if self.counts.num_gone:
             command = f"deltactl describe-history {shlex.quote(self.log.uri)} --restorable"
             self.findings.note(
-                f"{self.counts.num_gone} files of older versions do not exist any more, for "
-                f"example after a vacuum. Run `{command}` to see which versions need these files"
+                f"{format_count(self.counts.num_gone, 'file')} of older versions cannot be found "
+                f"any more, for example after a vacuum. Run `{command}` to see which versions need "
+                "them"
             )
         return engine
 

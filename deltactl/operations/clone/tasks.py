@@ -257,9 +257,9 @@ def copy_all(
     if copied.replaced:
         names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
         raise SafetyError(
-            f"{format_count(len(copied.replaced), 'file', 'files')} of {source.uri} have another "
-            f"modification time than when they were copied, such as {names}. A writer replaced "
-            "them in place, or they were copied from elsewhere",
+            f"in {source.uri}, {format_count(len(copied.replaced), 'file has', 'files have')} "
+            f"another modification time than at the time of the copy, such as {names}. A writer "
+            "replaced them in place, or they were copied from elsewhere",
             hint=f"Run `deltactl check {shlex.quote(source.uri)} --files data`. To replace the "
             f"copies too, also in earlier versions of the clone, add {option('full', True)}.",
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from deltactl.errors import CorruptLogError, DeltactlError, InterruptedRunError, SafetyError
+from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
@@ -20,17 +20,13 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.lost_files import find_kept_refusal, find_loss_refusal, find_lost
-from deltactl.operations.missing_files import find_away_refusal, find_missing_again, list_missing
+from deltactl.operations.missing_files import find_away_refusal, find_missing_again
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
+from deltactl.operations.restore.omission import explain_missing, find_omission_refusal
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
 from deltactl.operations.restore.report import RestoreReport
-from deltactl.operations.restore.vacuums import (
-    VersionRange,
-    find_ends,
-    find_whole_version,
-)
+from deltactl.operations.restore.vacuums import VersionRange, find_ends
 from deltactl.operations.restored_state import (
     PastMarks,
     RestoreCommit,
@@ -38,25 +34,13 @@ from deltactl.operations.restored_state import (
     restored_state,
 )
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.vacuum.past_vacuums import (
-    PastVacuum,
-    describe_vacuums,
-    find_past_vacuums,
-    list_undos,
-)
-from deltactl.operations.vacuum_commits import (
-    describe_start,
-    find_open_vacuums,
-    find_vacuum_commits,
-)
-from deltactl.option_names import option
+from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
 from deltactl.units import format_count, format_duration, format_timestamp
 
 __all__ = ["RestoreOptions", "RestorePlan", "RestoreReport", "restore_table"]
 
 _log: Final = logging.getLogger(__name__)
-_SHOWN: Final = 20
 
 Confirm = Callable[[RestorePlan], bool]
 """``confirm(plan) -> bool``: called before the commit; returns whether to proceed."""
@@ -150,67 +134,12 @@ def _find_refusal(
     if refusal is None and plan.missing:
         refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:
-        return _explain_missing(versions, plan, context)
+        return explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
         # A plan without changes changes nothing that would have to be confirmed.
         number = plan.lost.num_rows if plan.is_empty else options.expect_files
-        refusal = _find_omission_refusal(versions, plan, number, context)
+        refusal = find_omission_refusal(versions, plan, plan.missing, number, context)
     return refusal
-
-
-def _find_omission_refusal(
-    versions: Versions, plan: RestorePlan, expected: int | None, context: RunContext
-) -> SafetyError | None:
-    """Return why the version must not be restored without the files that cannot be read.
-
-    ``expected`` is the number of these files that the user gave.
-    """
-    uri = versions.log.uri
-    lost = find_lost(versions.target, plan.missing, context.storage_options)
-    return find_kept_refusal(uri, plan.lost, plan.removed, plan.missing, lost) or find_loss_refusal(
-        uri, lost, plan.lost.num_rows, plan.wanted_files, expected, version=plan.target_version
-    )
-
-
-def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
-    """Return the error for missing files of the target: the files, the reason, and the remedies."""
-    log = versions.log
-    paths = [it.path for it in plan.missing]
-    past = find_past_vacuums(log.store, paths, log.warn)
-    message = (
-        f"{format_count(plan.lost.num_rows, 'file', 'files')} of version {plan.target_version} "
-        f"cannot be read: {list_missing(plan.unreadable)}{_explain_removal(versions, plan, past)}"
-    )
-    undos = list_undos(log.store, past)
-    ways = undos.copy()
-    whole = find_whole_version(log, plan.target_version, paths)
-    if whole is not None:
-        ways.append(f"restore version {whole}, the last version before it that has all its files")
-    omit = option("ignore_missing", True)
-    refusal: DeltactlError | None
-    try:
-        refusal = _find_omission_refusal(versions, plan, plan.lost.num_rows, context)
-    except DeltactlError as error:
-        refusal = error
-    if refusal is None:
-        ways.append(f"rerun with {omit} to restore the version without these files")
-    why = ""
-    if refusal is not None and not undos:
-        why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
-    if not ways:
-        ways.append("copy them back from a backup")
-    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
-
-
-def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:
-    if past:
-        return describe_vacuums(past)
-    log = versions.log
-    ended = log.retry_after_cleanup(lambda: find_vacuum_commits(log, plan.target_version))
-    if not ended:
-        return "; the log has no vacuum since then"
-    shown = ", ".join(map(str, ended[:_SHOWN]))
-    return f"; vacuums since then: version {shown} (no record of them has these files)"
 
 
 def _warn_of_vacuums(

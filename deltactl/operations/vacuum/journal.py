@@ -281,6 +281,12 @@ def find_quarantined(store: Store, paths: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def find_linked(store: Store, names: Sequence[str]) -> set[str]:
+    """Return the names whose places lead, through links, into a quarantine: only that has them."""
+    places = zip(names, store.real_names(names), strict=True)
+    return {name for name, real in places if (real or "").startswith(f"{QUARANTINE_DIR}/")}
+
+
 def remove_directories(store: Store, run_id: str, names: list[str]) -> None:
     """Remove empty directories of a run's quarantine."""
     folders = {quarantine_name(run_id, "")[:-1]}

@@ -25,6 +25,7 @@ from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.trusted_time import ask_store, planning_now
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    find_linked,
     list_quarantine,
     list_quarantines,
     quarantine_name,
@@ -241,8 +242,10 @@ class _Uses:
 
     def _missing(self, names: Sequence[str], needed: set[str]) -> tuple[str, ...]:
         used = [name for name in names if self._spellings[name] in needed]
-        there = self._log.store.stat_many(used)
-        return tuple(name for name, info in zip(used, there, strict=True) if info is None)
+        store = self._log.store
+        there = {info.name for info in store.stat_many(used) if info is not None}
+        there -= find_linked(store, sorted(there))
+        return tuple(name for name in used if name not in there)
 
     def _read(self) -> CommitBase:
         log, context = self._log, self._context

@@ -9,7 +9,7 @@ leases anyway, so tables without an undone run need no further request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
     RunRecord,
+    find_linked,
     list_quarantine,
     list_removals,
     move_back,
@@ -50,6 +51,7 @@ REMOVED_AGAIN: Final = (
     "restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
+LINKED: Final = "its name leads, through a link, into the quarantine"
 _CHUNK: Final = 16 << 20
 
 
@@ -91,66 +93,67 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     run_id = _find_last(store) if run_id == "last" else run_id
     record, files = read_run(store, run_id)
     plan, moved = plan_undo(store, run_id, files)
-    names = plan.restored
     if dry_run:
         return plan
-    if names:  # before the first of them is there for a vacuum
-        write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
-    if names and read_last_vacuum_info(store) is not None:
-        write_last_vacuum_info(store, None)  # a lite run would never consider them again
     in_quarantine = set(moved)
-    kept = [name for name in names if name not in in_quarantine]
+    kept = [name for name in plan.restored if name not in in_quarantine]
+    if moved or kept:  # before the first of them is there for a vacuum
+        write_files(store, f"{_UNDONE}{run_id}.parquet", files.select(["path"]))
+        if read_last_vacuum_info(store) is not None:
+            write_last_vacuum_info(store, None)  # a lite run would never consider them again
     failed = move_back(store, run_id, moved) | _undelete(store, kept)
     remove_directories(store, run_id, moved)
-    if names and record is not None:
+    if (moved or kept) and record is not None:
         write_record(store, replace(record, status="undone"))
+    failed = {name: failed[name] for name in plan.restored if name in failed}  # others are in place
     return replace(
         plan,
         dry_run=False,
-        restored=tuple(name for name in names if name not in failed),
+        restored=tuple(name for name in plan.restored if name not in failed),
         impossible=plan.impossible | {name: _reason(error) for name, error in failed.items()},
     )
 
 
 def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, list[str]]:
-    """Return the report of a dry run of an undo, and the names to move out of the quarantine."""
+    """Return the report of a dry run of an undo, and the names to move out of the quarantine.
+
+    Some of these are in place: after a killed move, one file has both names.
+    """
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
     there = {info.name: info for info in store.stat_many(planned) if info is not None}
-    both = [info for info in there.values() if info.name in stored]
-    others, copies = _find_others(store, run_id, both)
+    both = [name for name in planned if name in stored and name in there]
+    linked = find_linked(store, both)
+    others = {
+        name
+        for name in both
+        if name not in linked and not _has_same_content(store, run_id, there[name])
+    }
     deleted = [name for name in planned if name not in stored and name not in there]
     lost = _undelete(store, deleted, dry_run=True)
-    taken = [name for name in planned if name in others and name not in copies]
-    impossible = dict.fromkeys(taken, NAME_IN_USE)
+    impossible = {
+        name: LINKED if name in linked else NAME_IN_USE for name in sorted(linked | others)
+    }
     impossible |= {name: _reason(error) for name, error in lost.items()}
-    moved = [name for name in planned if name in stored and name not in others]
-    names = (*moved, *(name for name in deleted if name not in lost))
-    num_in_place = len(there.keys() - stored) + len(copies)
-    return UndoReport(run_id, True, names, impossible, num_in_place), moved
+    moved = [name for name in planned if name in stored and name not in impossible]
+    names = [name for name in moved if name not in there]
+    names += [name for name in deleted if name not in lost]
+    num_in_place = len(there) - len(linked) - len(others)
+    return UndoReport(run_id, True, tuple(names), impossible, num_in_place), moved
 
 
-def _find_others(store: Store, run_id: str, there: Sequence[FileInfo]) -> tuple[set[str], set[str]]:
-    """Return the names of those files that are not the files in the quarantine, and of copies.
-
-    After a killed or failed move, one file can have both names, so both have the same facts. In an
-    object store a move is a copy and a deletion, so there may be a copy with a later time.
-    """
-    others, copies = set(), set()
-    stored = store.stat_many([quarantine_name(run_id, info.name) for info in there])
-    for info, kept in zip(there, stored, strict=True):
-        if kept is not None and replace(kept, name=info.name) != info:
-            others.add(info.name)
-            if _have_equal_content(store, info, kept):
-                copies.add(info.name)
-    return others, copies
-
-
-def _have_equal_content(store: Store, one: FileInfo, other: FileInfo) -> bool:
-    size = one.size_bytes
+def _has_same_content(store: Store, run_id: str, info: FileInfo) -> bool:
+    """Return whether a file has the content of the one in quarantine: it is the same, or a copy."""
+    stored = quarantine_name(run_id, info.name)
+    (kept,) = store.stat_many([stored])
+    size = info.size_bytes
     spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
-    return other.size_bytes == size and all(
-        store.read_ranges(one.name, span) == store.read_ranges(other.name, span) for span in spans
+    return (
+        kept is not None
+        and kept.size_bytes == size
+        and all(
+            store.read_ranges(info.name, span) == store.read_ranges(stored, span) for span in spans
+        )
     )
 
 

@@ -69,10 +69,14 @@ def _publish_exclusively(temporary: str, path: str) -> None:
 
 
 def _are_same(path: str, other: str) -> bool:
+    """Return whether one file has both names. Two paths that lead to one name are not two names."""
     try:
-        return os.path.samefile(path, other)
+        if not os.path.samestat(os.lstat(path), os.lstat(other)):
+            return False
+        folders = os.stat(os.path.dirname(path)), os.stat(os.path.dirname(other))
     except OSError:
         return False
+    return os.path.basename(path) != os.path.basename(other) or not os.path.samestat(*folders)
 
 
 def move_exclusively(path: str, target: str) -> None:
@@ -88,7 +92,8 @@ def move_exclusively(path: str, target: str) -> None:
         # A link is moved itself, not the file to which it leads.
         os.link(path, target, follow_symlinks=False)
     except FileExistsError:
-        if not os.path.samefile(path, target):
+        # Some network file systems give all files one inode number, but no file two links.
+        if not _are_same(path, target) or os.lstat(target).st_nlink < 2:
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:

@@ -127,6 +127,17 @@ def test_the_undo_of_a_restore_that_dropped_missing_files_works(
     assert cli(*command[1:], "--yes").code == 0
 
 
+def test_a_restore_that_only_drops_missing_files_has_no_undo(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    cli("restore", "events", "--to-version", "1", "--yes")
+    table.store.delete_many([table.commits[1][2]["add"]["path"]])
+    words = ["--ignore-missing", "--expect-files", "1", "--yes"]
+    ran = cli("restore", "events", "--to-version", "1", *words)
+    assert (ran.code, "Restored version 1" in ran.out, "undo" in ran.out) == (0, True, False)
+    assert "Nothing to restore" in cli("restore", "events", "--to-version", "4", *words).out
+
+
 def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
     (path,) = Path("events/p=a").glob("*.parquet")
     path.unlink()

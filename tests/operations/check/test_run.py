@@ -414,7 +414,7 @@ def test_files_of_older_versions_that_a_vacuum_removed_are_a_note() -> None:
     report = check(builder.store, all_versions=True, **DEEP)
     assert report.is_sound
     assert report.counts.num_gone == 1
-    assert "1 files of older versions do not exist any more" in report.notes[0]
+    assert "1 file of older versions cannot be found any more" in report.notes[0]
 
 
 def test_files_of_older_versions_are_looked_into() -> None:

@@ -413,7 +413,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     source.set_modified(path, info.modified_ms + shift_ms)
     if grows:
         builder.append([{"id": 3}])
-    with pytest.raises(SafetyError, match="1 file of .* another modification time") as caught:
+    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
         sync(source, target)
     assert path in caught.value.message
     assert "full=True" in (caught.value.hint or "")

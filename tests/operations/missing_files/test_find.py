@@ -7,6 +7,7 @@ import pytest
 from deltactl.cli.pages.changes import describe_restore
 from deltactl.errors import SafetyError
 from deltactl.operations import missing_files
+from deltactl.operations.restore import omission
 from tests.support.restores import damaged, ids, latest, memory_table, restore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import Column, TableBuilder
@@ -22,9 +23,16 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
     # Version 3 may contain what the restore is to undo, and version 0 has no files.
-    whole = "restore version 1, the last version before it that has all its files;"
-    assert (whole in hint, "restore version" in hint) == ("vector" in what, "vector" in what)
-    assert "rerun with ignore_missing=True to restore the version without these files." in hint
+    whole = (
+        "; restore version 1, the last version before version 2 that has all its files: this "
+        "removes 1 other file (1 row) of the latest version."
+    )
+    assert (hint.endswith(whole), "restore version" in hint) == ("vector" in what, "vector" in what)
+    assert hint.startswith("Do one of these: copy the missing files back from a backup; ")
+    # Only then the latest version needs the file.
+    assert ("--fix missing-files`" in hint) == (what == "kept file")
+    omit = "rerun with ignore_missing=True and expect_files=1 to restore the version without them"
+    assert omit in hint
     assert latest(builder.store) == 4
 
 
@@ -100,6 +108,25 @@ def test_files_are_counted_once_however_much_of_them_is_missing() -> None:
     with pytest.raises(SafetyError, match="1 file of version 2 cannot be read"):
         restore(builder.store, 2)
     restore(builder.store, 2, ignore_missing=True, expect_files=1)
+
+
+def test_a_hint_looks_up_again_only_some_of_the_missing_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(omission, "_LOOKED_UP", 2)
+    builder = memory_table()
+    paths = builder.append(*([{"id": n}] for n in range(9)))
+    version = latest(builder.store)
+    builder.remove(*paths)
+    lookups = []
+    for deleted in (paths[1:], paths[:1]):  # with one left, and none
+        builder.store.delete_many(deleted)
+        counted = CountingStore(builder.store)
+        with pytest.raises(SafetyError):
+            restore(counted, version)
+        asked = counted.names["stat_many"]
+        lookups.append(sorted(asked.count(path) for path in paths))
+    assert lookups == [[0] * 7 + [1] * 2, [0] * 9]
 
 
 def test_a_version_of_which_nothing_exists_is_not_restored() -> None:

@@ -44,7 +44,7 @@ from deltactl.operations.vacuum.journal import (
 from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums
 from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.operations.vacuum.undo import undo_vacuum
+from deltactl.operations.vacuum.undo import read_undone, undo_vacuum
 from deltactl.storage.errors import NO_VERSION
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
@@ -206,13 +206,14 @@ def two_on_disk(folder: Path) -> tuple[LocalStore, str, list[str]]:
     return store, run_id, names
 
 
-def test_a_file_with_both_names_after_a_killed_move_is_restored(tmp_path: Path) -> None:
+def test_a_file_with_both_names_after_a_killed_move_is_in_place(tmp_path: Path) -> None:
     store, run_id, names = two_on_disk(tmp_path)
     (tmp_path / "p=a").mkdir()
     (tmp_path / names[0]).hardlink_to(tmp_path / quarantine_name(run_id, names[0]))
     for dry_run in (True, False):
         undone = undo_vacuum(store, "last", dry_run=dry_run)
-        assert (set(undone.restored), undone.impossible) == ({*names}, {})
+        assert (undone.restored, undone.impossible) == ((names[1],), {})
+        assert undone.num_in_place == 1
     assert [store.read(name) for name in names] == [b"old"] * 2
     assert list_quarantine(store, run_id) == []
 
@@ -231,13 +232,48 @@ def test_an_other_file_with_the_facts_of_the_quarantined_one_stays(tmp_path: Pat
 
 def test_a_copy_of_the_quarantined_file_is_in_place() -> None:
     scene, gone = scene_with_work()
-    run_id, name = scene.vacuum(quarantine=True).run_id or "", min(gone)
-    scene.store.put(name, scene.store.read(quarantine_name(run_id, name)))
+    report = scene.vacuum(quarantine=True)
+    name = min(gone)
+    scene.store.put(name, scene.store.read(quarantine_name(str(report.run_id), name)))
     for dry_run in (True, False):
         undone = undo_vacuum(scene.store, "last", dry_run=dry_run)
         assert (set(undone.restored), undone.impossible) == (gone - {name}, {})
         assert undone.num_in_place == 1
-    assert list_quarantine(scene.store, run_id) == [name]
+    assert list_quarantine(scene.store, str(report.run_id)) == [name]
+
+
+def test_copies_with_the_facts_of_the_quarantined_files_are_in_place(tmp_path: Path) -> None:
+    """As of `cp -p`. Vacuums keep them for the retention, as the files that the undo restores."""
+    store, run_id, names = two_on_disk(tmp_path)
+    for name in names:
+        store.put(name, b"old")
+        for place in (name, quarantine_name(run_id, name)):
+            os.utime(tmp_path / place, (1, 1))
+    for dry_run in (True, False):
+        undone = undo_vacuum(store, run_id, dry_run=dry_run)
+        assert (undone.restored, undone.impossible, undone.num_in_place) == ((), {}, 2)
+    assert list_quarantine(store, run_id) == names
+    (kept,) = read_undone(store, [*store.list_from("_deltactl/leases")], 0)
+    assert kept.to_pylist() == names
+
+
+@pytest.mark.parametrize("linked", ["p=a", "p=a/x.parquet"])
+def test_an_undo_keeps_files_to_which_a_link_at_their_place_leads(
+    linked: str, tmp_path: Path
+) -> None:
+    store, run_id, names = two_on_disk(tmp_path)
+    (tmp_path / linked).parent.mkdir(exist_ok=True)
+    (tmp_path / linked).symlink_to(tmp_path / quarantine_name(run_id, linked))
+    for dry_run in (True, False):
+        undone = undo_vacuum(store, run_id, dry_run=dry_run)
+        assert (undone.restored, undone.num_in_place) == ((names[1],), 0)
+        assert undone.impossible == {
+            names[0]: "its name leads, through a link, into the quarantine"
+        }
+    assert list_quarantine(store, run_id) == [names[0]]
+    (tmp_path / linked).unlink()
+    assert undo_vacuum(store, run_id).restored == (names[0],)
+    assert store.read(names[0]) == b"old"
 
 
 def test_files_that_cannot_leave_the_quarantine_are_restored(
@@ -253,9 +289,10 @@ def test_files_that_cannot_leave_the_quarantine_are_restored(
     store, run_id, names = two_on_disk(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refuse)
-        for _ in range(2):
-            undone = undo_vacuum(store, run_id)
-            assert (undone.restored, undone.impossible) == ((*names,), {})
+        undone = undo_vacuum(store, run_id)
+        assert (undone.restored, undone.impossible) == ((*names,), {})
+        undone = undo_vacuum(store, run_id)
+        assert (undone.num_in_place, undone.impossible) == (2, {})
     assert list_quarantine(store, run_id) == names
     assert undo_vacuum(store, run_id).impossible == {}
     assert list_quarantine(store, run_id) == []
@@ -307,6 +344,29 @@ def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path
         ).files
         == 1
     )
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_purge_keeps_needed_files_to_which_a_link_at_their_place_leads(
+    is_linked: bool, tmp_path: Path
+) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")])
+    (path,) = builder.append([{"id": 1}])
+    record = RunRecord(
+        "20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 7, quarantined_until_ms=1
+    )
+    write_record(builder.store, record)
+    kept = tmp_path / quarantine_name(record.run_id, path)
+    kept.parent.mkdir(parents=True)
+    if is_linked:
+        (tmp_path / path).rename(kept)
+        (tmp_path / path).symlink_to(kept)
+    else:
+        kept.write_bytes(b"old")
+    log = DeltaLog(builder.store, ignore_warning)
+    report = purge_quarantine(log, at(int(time.time() * 1000)), force_retention=True)
+    needed = (NeededRun(record.run_id, (path,), builder.version),) if is_linked else ()
+    assert (report.needed, kept.exists()) == (needed, is_linked)
 
 
 def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:

@@ -154,6 +154,37 @@ def test_a_file_that_cannot_be_moved_stops_no_other(
     assert os.listdir(tmp_path / "b") == (["y"] if has_links else [])
 
 
+@pytest.mark.parametrize("linked", ["b", "b/x"])
+def test_a_move_to_a_link_to_the_file_itself_keeps_the_file(linked: str, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("a/x", b"1")
+    backup = tmp_path / "backup"
+    backup.hardlink_to(tmp_path / "a/x")
+    (tmp_path / linked).parent.mkdir(exist_ok=True)
+    (tmp_path / linked).symlink_to(tmp_path / linked.replace("b", "a"))
+    failed = store.move_many([("a/x", "b/x")])
+    assert isinstance(failed["a/x"], ObjectExistsError)
+    assert store.read("a/x") == b"1"
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_move_that_was_killed_between_its_two_steps_is_completed(
+    is_link: bool, tmp_path: Path
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("y", b"1")
+    store.put("b/y", b"1")
+    (tmp_path / "a").mkdir()
+    if is_link:
+        (tmp_path / "a/x").symlink_to("../y")
+    else:
+        store.put("a/x", b"1")
+    os.link(tmp_path / "a/x", tmp_path / "b/x", follow_symlinks=False)
+    assert store.move_many([("a/x", "b/x")]) == {}
+    assert not (tmp_path / "a/x").is_symlink()
+    assert (os.listdir(tmp_path / "a"), store.read("b/x")) == ([], b"1")
+
+
 def test_another_error_of_the_link_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

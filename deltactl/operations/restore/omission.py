@@ -1,0 +1,129 @@
+"""Explain missing files of a version to restore, and decide whether it may be restored without."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, SafetyError
+from deltactl.log.commits.changes import sum_rows
+from deltactl.operations.history.diff import COUNTED_COLUMNS, files_of_one_side
+from deltactl.operations.lost_files import (
+    find_kept_refusal,
+    find_loss_refusal,
+    find_lost,
+    refuse_loss_of_all,
+)
+from deltactl.operations.missing_files import Missing, list_missing, needs_missing
+from deltactl.operations.restore.plan import RestorePlan, Versions
+from deltactl.operations.restore.vacuums import find_whole_version
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.past_vacuums import (
+    PastVacuum,
+    describe_vacuums,
+    find_past_vacuums,
+    list_undos,
+)
+from deltactl.operations.vacuum_commits import find_vacuum_commits
+from deltactl.option_names import option
+from deltactl.units import format_count
+
+_SHOWN: Final = 20
+_LOOKED_UP: Final = 1000  # only for a hint
+
+
+def find_omission_refusal(
+    versions: Versions,
+    plan: RestorePlan,
+    missing: Sequence[Missing],
+    expected: int | None,
+    context: RunContext,
+) -> SafetyError | None:
+    """Return why the version must not be restored without the files that cannot be read.
+
+    ``missing`` are those of the plan, or some of them, to look up again. ``expected`` is the number
+    of the files that cannot be read, as the user gave it.
+    """
+    uri = versions.log.uri
+    lost = find_lost(versions.target, missing, context.storage_options)
+    return find_kept_refusal(uri, plan.lost, plan.removed, plan.missing, lost) or find_loss_refusal(
+        uri, lost, plan.lost.num_rows, plan.wanted_files, expected, version=plan.target_version
+    )
+
+
+def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
+    """Return the error for missing files of the target: the files, the reason, and the remedies."""
+    log = versions.log
+    paths = [it.path for it in plan.missing]
+    past = find_past_vacuums(log.store, paths, log.warn)
+    message = (
+        f"{format_count(plan.lost.num_rows, 'file', 'files')} of version {plan.target_version} "
+        f"cannot be read: {list_missing(plan.unreadable)}{_explain_removal(versions, plan, past)}"
+    )
+    ways, why = list_undos(log.store, past), ""
+    if not ways:  # else it would be refused to omit the files
+        ways.append("copy the missing files back from a backup")
+        if pc.any(pc.is_in(plan.removed["path"], value_set=pa.array(paths, pa.string()))).as_py():
+            ways.append(
+                f"run `deltactl check {shlex.quote(log.uri)} --fix missing-files`, which keeps the "
+                "latest version, without the files that do not exist"
+            )
+        omit = option("ignore_missing", True)
+        refusal = _find_hinted_refusal(versions, plan, context)
+        if refusal is None:
+            number = option("expect_files", plan.lost.num_rows)
+            ways.append(f"rerun with {omit} and {number} to restore the version without them")
+        else:
+            why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
+    ways += _offer_whole_version(versions, plan.missing)
+    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
+
+
+def _find_hinted_refusal(
+    versions: Versions, plan: RestorePlan, context: RunContext
+) -> DeltactlError | None:
+    """Return why the files must not be omitted, with the right number; look up only some."""
+    number = plan.lost.num_rows
+    if number == plan.wanted_files:
+        return refuse_loss_of_all(versions.log.uri, number, plan.target_version)
+    try:
+        return find_omission_refusal(versions, plan, plan.missing[:_LOOKED_UP], number, context)
+    except DeltactlError as error:
+        return error
+
+
+def _offer_whole_version(versions: Versions, missing: Sequence[Missing]) -> list[str]:
+    """Return the remedy that loses most: the last version before the target with all its files."""
+    log, target = versions.log, versions.target.version
+    whole = find_whole_version(log, target, [it.path for it in missing])
+    if whole is None:
+        return []
+    try:
+        snapshot = log.retry_after_cleanup(lambda: log.snapshot(whole))
+        lacking, _ = files_of_one_side(versions.current, snapshot, COUNTED_COLUMNS)
+    except DeltactlError:
+        return []
+    lacking = lacking.filter(pc.invert(needs_missing(lacking, missing)))
+    rows = sum_rows(lacking)
+    lacks = format_count(lacking.num_rows, "other file") + (
+        "" if rows is None else f" ({format_count(rows, 'row')})"
+    )
+    return [
+        f"restore version {whole}, the last version before version {target} that has all its "
+        f"files: this removes {lacks} of the latest version"
+    ]
+
+
+def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:
+    if past:
+        return describe_vacuums(past)
+    log = versions.log
+    ended = log.retry_after_cleanup(lambda: find_vacuum_commits(log, plan.target_version))
+    if not ended:
+        return "; the log has no vacuum since then"
+    shown = ", ".join(map(str, ended[:_SHOWN]))
+    return f"; vacuums since then: version {shown} (no record of them has these files)"
