@@ -157,7 +157,8 @@ class GlueCatalog:
     def partitions(self, address: TableAddress) -> Partitions:
         """Return the partitions; see ``Catalog.partitions``."""
         place, table = self._place(address)
-        found = self._pages("get_partitions", "Partitions", **place, **table)
+        request = {**place, **table, "ExcludeColumnSchema": True}
+        found = self._pages("get_partitions", "Partitions", **request)
         return {
             tuple(it["Values"]): (it.get("StorageDescriptor") or {}).get("Location") or ""
             for it in found
@@ -208,7 +209,7 @@ class GlueCatalog:
         except Exception as error:
             raise self._error(error, verb, address.name) from error
 
-    def _pages(self, method: str, key: str, **request: str) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, method: str, key: str, **request: Any) -> Iterator[Mapping[str, Any]]:
         pages = self._client.get_paginator(method).paginate(
             **{**self._account, **request}, PaginationConfig={"PageSize": _PAGE}
         )

@@ -182,8 +182,14 @@ class HiveCatalog:
         """Return the partitions; see ``Catalog.partitions``."""
         texts = _texts(parse_name(address.name))
         with self._mapped(f"list the partitions of {address.name}"):
-            found = self._call("get_partitions", *texts, (Kind.I16, -1))
-            return {tuple(each[1][1][1]): _location(each) for each in found[1]}
+            names = self._call("get_partition_names", *texts, (Kind.I16, -1))[1]
+            found: dict[tuple[str, ...], str] = {}
+            # Each partition repeats all columns: together they may be more than an answer may have.
+            for first in range(0, len(names), _PAGE):
+                page = (Kind.LIST, (Kind.STRING, names[first : first + _PAGE]))
+                answer = self._call("get_partitions_by_names", *texts, page)
+                found |= {tuple(each[1][1][1]): _location(each) for each in answer[1]}
+            return found
 
     def change_partitions(
         self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
@@ -287,8 +293,9 @@ def _named(fields: Fields, shape: _Shape) -> dict[str, Any]:
 
 
 def _location(partition: Fields) -> str:
-    storage = _named(partition, {6: ("StorageDescriptor", _STORAGE)}).get("StorageDescriptor") or {}
-    return str(storage.get("Location") or "")
+    _, storage = partition.get(6, (0, {}))
+    _, location = storage.get(2, (0, ""))
+    return str(location)
 
 
 def _typed(found: Mapping[str, Any], shape: _Shape) -> dict[int, Typed]:

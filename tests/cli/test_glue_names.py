@@ -13,6 +13,7 @@ from botocore.session import Session
 from botocore.stub import Stubber
 
 from deltactl import Table
+from deltactl.catalog.base import TableAddress
 from deltactl.catalog.glue import GlueCatalog, connect
 from deltactl.catalog.names import parse_name
 from deltactl.catalog.open import list_tables, locate
@@ -243,6 +244,23 @@ def test_a_page_has_a_hundred_tables(
     assert len(found) == 300
     assert found[0].name == "glue://123456789012/sales.t000"
     answers.assert_no_pending_responses()
+
+
+def test_partitions_are_listed_without_their_columns(
+    server: ObjectServer, stub: tuple[GlueCatalog, Stubber]
+) -> None:
+    catalog, answers = stub
+    asked = {
+        "CatalogId": "123456789012", "DatabaseName": "sales", "TableName": "orders",
+        "ExcludeColumnSchema": True, "MaxResults": 100,
+    }  # fmt: skip
+    answers.add_response(
+        "get_partitions",
+        {"Partitions": [{"Values": ["a"], "StorageDescriptor": {"Location": "s3://lake/a"}}]},
+        asked,
+    )
+    wanted = TableAddress(NAME, "AWS Glue", None, "EXTERNAL_TABLE", "DELTA", "s3://lake")
+    assert catalog.partitions(wanted) == {("a",): "s3://lake/a"}
 
 
 @pytest.mark.parametrize(
