@@ -15,7 +15,8 @@ from deltactl.catalog.locations import read_table, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
-from deltactl.errors import MALFORMED, StorageError, UsageError
+from deltactl.errors import MALFORMED, StorageError, UsageError, say_what_is_left
+from deltactl.option_names import option
 from deltactl.storage.classify import service_code
 from deltactl.storage.errors import map_error
 from deltactl.storage.providers import S3, Access
@@ -140,12 +141,23 @@ class GlueCatalog:
         with self._mapped("change", wanted):
             found = self._get(parse_name(wanted.name))
         keys = [key["Name"] for key in found.get("PartitionKeys") or ()]
-        if replace and keys != list(wanted.partition_columns):
-            # Glue takes the values of a partition only with the keys that the table has.
-            self.change_partitions(wanted, list(self.partitions(wanted)), {})
+        # Glue takes the values of a partition only with the keys that the table has.
+        has_other_keys = replace and keys != list(wanted.partition_columns)
+        gone = list(self.partitions(wanted)) if has_other_keys else []
         taken = self._client.meta.service_model.shape_for("TableInput").members
         before = {key: found[key] for key in found if key in taken}
-        self._write("update_table", wanted, before, replace=replace)
+        try:
+            self.change_partitions(wanted, gone, {})
+            self._write("update_table", wanted, before, replace=replace)
+        except StorageError as error:
+            if gone:
+                say_what_is_left(
+                    error,
+                    f"partitions of {wanted.name} may be removed, but the entry is not replaced, "
+                    "so engines may not find its rows",
+                    option("replace", True),
+                )
+            raise
 
     def _write(
         self, method: str, wanted: TableAddress, before: Mapping[str, Any], *, replace: bool

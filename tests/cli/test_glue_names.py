@@ -440,6 +440,31 @@ def test_partitions_of_a_replaced_table_are_removed(
     assert stored(glue, "fin")["PartitionKeys"] == []
 
 
+def test_an_entry_that_is_not_replaced_after_its_partitions_were_removed_is_named(
+    glue: Glue, server: ObjectServer, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue.add("sales.half", location="s3://lake/old", reader=PARQUET, PartitionKeys=DAYS)
+    storage = {"Columns": COLUMNS, "Location": "s3://lake/old/day=a", "InputFormat": PARQUET}
+    glue.client.batch_create_partition(
+        DatabaseName="sales", TableName="half",
+        PartitionInputList=[{"Values": ["a"], "StorageDescriptor": storage}],
+    )  # fmt: skip
+    words = ("register", create(server, "glue-half"), "glue://sales.half", "--replace")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AccessDeniedError("no", hint="Give glue:UpdateTable.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GlueCatalog, "_write", refuse)
+        ran = cli(*words)
+    assert ran.code == 8
+    said = " ".join(ran.err.split())
+    assert "partitions of glue://sales.half may be removed, but the entry is not replaced" in said
+    assert "Give glue:UpdateTable. Then rerun with --replace." in said
+    assert cli(*words).code == 0
+    assert stored(glue, "half")["PartitionKeys"] == []
+
+
 def test_what_says_where_the_data_of_another_table_are_is_removed(
     glue: Glue, server: ObjectServer, cli: RunCli
 ) -> None:

@@ -18,6 +18,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
     UsageError,
+    say_what_is_left,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.register.compare import Difference, compare, normal_place, say
@@ -110,7 +111,7 @@ def register_table(
         raise _no_database(catalog, name)
     if not (report.dry_run or report.is_done):
         _ensure_allowed(report, options)
-        left = _apply(report, wanted, catalog, name, replaces=options.replace)
+        left = _apply(report, wanted, catalog, name)
         if report.gone or report.new:
             _apply_partitions(report, wanted, partitions, catalog)
         if left:
@@ -152,12 +153,7 @@ def _no_database(catalog: Catalog, name: TableName) -> ObjectNotFoundError:
 
 
 def _apply(
-    report: RegisterReport,
-    wanted: TableAddress,
-    catalog: Catalog,
-    name: TableName,
-    *,
-    replaces: bool,
+    report: RegisterReport, wanted: TableAddress, catalog: Catalog, name: TableName
 ) -> list[Difference]:
     """Write the entry, and compare again: the outcome of a failed request is not known.
 
@@ -168,7 +164,7 @@ def _apply(
         if not report.existed:
             catalog.create(wanted)
         elif report.differences:
-            catalog.change(wanted, replace=replaces and report.needs == "replace")
+            catalog.change(wanted, replace=report.needs == "replace")
     except StorageError as error:
         failure = error
     after = catalog.find(name)
@@ -186,12 +182,12 @@ def _apply_partitions(
         catalog.change_partitions(wanted, report.gone, report.new)
         known = catalog.partitions(wanted)
     except StorageError as error:
-        error.message = (
+        say_what_is_left(
+            error,
             f"the entry of {report.name} is written, but maybe not all partitions, without which "
-            f"engines do not find all rows: {error.message}"
+            "engines do not find all rows",
+            option("sync", True),
         )
-        error.args = (error.message,)
-        error.hint = f"{error.hint or 'Fix the cause.'} Then rerun with {option('sync', True)}."
         raise
     if _normal_places(known) != _normal_places(partitions):
         raise ConflictError(
