@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -86,6 +87,12 @@ class TableAddress:
         """Return whether the catalog decides commits, so that it may know more than the log."""
         features = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
         return any(self.properties.get(feature) == "supported" for feature in features)
+
+    @property
+    def repeated_columns(self) -> list[str]:
+        """Return the names, in lower case, of columns that are there more than once."""
+        counts = Counter(column.name.lower() for column in self.columns)
+        return [name for name, count in counts.items() if count > 1]
 
     @property
     def is_delta(self) -> bool:

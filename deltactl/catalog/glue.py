@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from deltactl.catalog.base import Operation, Partitions, TableAddress
 from deltactl.catalog.http import allows_http, ensure_safe
-from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.locations import read_table, write_partitions, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
@@ -181,11 +181,10 @@ class GlueCatalog:
     ) -> None:
         """Remove partitions and add others; see ``Catalog.change_partitions``."""
         place, table = self._place(wanted)
-        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
         removed = [{"Values": list(values)} for values in gone]
         added = [
-            {"Values": list(values), "StorageDescriptor": {**storage, "Location": location}}
-            for values, location in new.items()
+            {"Values": list(values), "StorageDescriptor": storage}
+            for values, storage in write_partitions(wanted, new)
         ]
         with self._mapped("register partitions of", wanted):
             for page in _split(removed, 25):

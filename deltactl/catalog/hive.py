@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
 from deltactl.catalog.base import Operation, Partitions, TableAddress
-from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.locations import read_table, write_partitions, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
@@ -200,19 +200,15 @@ class HiveCatalog:
             text = (Kind.LIST, (Kind.STRING, values))
             drop = (*texts, text, (Kind.BOOL, False))
             self._write("drop_partition", wanted, *drop, done=_NO_SUCH_PARTITION)
-        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
         added = [
             {
                 1: (Kind.LIST, (Kind.STRING, values)),
                 2: texts[0],
                 3: texts[1],
-                6: (
-                    Kind.STRUCT,
-                    {**_NEW_STORAGE, **_typed({**storage, "Location": place}, _STORAGE)},
-                ),
+                6: (Kind.STRUCT, {**_NEW_STORAGE, **_typed(storage, _STORAGE)}),
                 7: _properties({}),
             }
-            for values, place in new.items()
+            for values, storage in write_partitions(wanted, new)
         ]
         for first in range(0, len(added), _PAGE):
             page = (Kind.LIST, (Kind.STRUCT, added[first : first + _PAGE]))

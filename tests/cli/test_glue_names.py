@@ -564,6 +564,28 @@ def test_entries_say_what_aws_glue_can_keep(glue: Glue, server: ObjectServer, cl
     assert cli("check", name).code == 0
 
 
+def test_a_column_that_is_a_key_too_is_found_and_repaired(
+    glue: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    words = ("register", create(server, "glue-crawled"), "glue://sales.crawled")
+    assert cli(*words).code == 0
+    found = stored(glue, "crawled")
+    given = {key: found[key] for key in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    glue.client.update_table(DatabaseName="sales", TableInput={**given, "PartitionKeys": DAYS})
+    findings = json.loads(cli("check", words[2], "-o", "json").out)["result"]["findings"]
+    assert [it["problem"] for it in findings if it["code"] == "CATALOG_COLUMNS"] == [
+        "the catalog has the column 'day' more than once"
+    ]
+    assert cli(*words, "--check").code == 3
+    assert cli(*words, "--sync").code == 0
+    now = stored(glue, "crawled")
+    assert [it["Name"] for it in now["StorageDescriptor"]["Columns"]] == ["id"]
+    assert [it["Name"] for it in now["PartitionKeys"]] == ["day"]
+    assert cli(*words, "--check").code == 0
+    assert cli("check", words[2]).code == 0
+
+
 def test_what_cannot_be_registered(
     glue: Glue, server: ObjectServer, cli: RunCli, tmp_path: Path
 ) -> None:

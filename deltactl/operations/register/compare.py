@@ -40,6 +40,8 @@ def compare(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
     yield from _compare_properties(wanted.properties, found.properties)
     if wanted.comment != found.comment:
         yield Difference("comment", repr(found.comment), repr(wanted.comment), is_small=True)
+    for name in found.repeated_columns:
+        yield Difference(f"column {name}", "there more than once", "once", is_small=True)
     before = {column.name.lower(): column for column in found.columns}
     after = {column.name.lower(): column for column in wanted.columns}
     for name in {**after, **before}:
