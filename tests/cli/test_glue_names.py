@@ -586,6 +586,22 @@ def test_a_column_that_is_a_key_too_is_found_and_repaired(
     assert cli("check", words[2]).code == 0
 
 
+def test_the_repair_of_columns_leads_to_an_option_that_works(
+    glue: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    place = create(server, "glue-athena")
+    glue.add("sales.athena", location=place, parameters={"table_type": "DELTA"})
+    name = "glue://sales.athena"
+    findings = json.loads(cli("check", name, "-o", "json").out)["result"]["findings"]
+    [repair] = {it["repair"] for it in findings}
+    assert "if it is refused, the option that its error names" in repair
+    refused = cli("register", place, name, "--sync")
+    assert refused.code == 6
+    assert "use --replace" in " ".join(refused.err.split())
+    assert cli("register", place, name, "--replace").code == 0
+    assert cli("check", name).code == 0
+
+
 def test_what_cannot_be_registered(
     glue: Glue, server: ObjectServer, cli: RunCli, tmp_path: Path
 ) -> None:
