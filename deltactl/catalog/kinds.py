@@ -6,8 +6,11 @@ module imports no library, and no catalog.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
+
+_BREAKS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\ufffe\uffff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,13 @@ class CatalogKind:
     def syntax(self, scheme: str) -> str:
         """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
         return f"{scheme}://{f'[{self.place}/]' if self.place else ''}{'.'.join(self.parts)}"
+
+    def cut_comment(self, comment: str) -> str:
+        """Return what the catalog can keep of the comment of a column."""
+        if self.comment_bytes is None:
+            return comment
+        line = " ".join(_BREAKS.split(comment))
+        return line.encode("utf-8", "replace")[: self.comment_bytes].decode("utf-8", "ignore")
 
 
 UNITY: Final = CatalogKind(
@@ -112,6 +122,7 @@ HIVE: Final = CatalogKind(
     place="HOST:PORT",
     parts=("DATABASE", "TABLE"),
     is_like_hive=True,
+    comment_bytes=256,  # source: Apache Hive, hive-schema-2.3.0.mysql.sql, COLUMNS_V2
     settings=(Setting("uris"), Setting("conf-dir", ("HIVE_CONF_DIR",))),
 )
 
