@@ -168,6 +168,17 @@ class Catalog(Protocol):
         """
 
 
+def register_anew(entry: TableAddress) -> str:
+    """Return the hint for a change that the catalog of an entry never makes."""
+    values = {key.lower(): value.lower() for key, value in entry.properties.items()}
+    if values.get("external") == "true" and values.get("external.table.purge", "false") == "false":
+        return (
+            "Drop the entry with DROP TABLE, which keeps the files of this external table. Then "
+            "rerun."
+        )
+    return "Use another name: DROP TABLE may delete the files of this table."
+
+
 def no_table(catalog: Catalog, name: TableName) -> NotATableError:
     """Return the error for a name that a catalog does not have; it has similar names."""
     every = name.with_parts(*name.parts[:-1], "*")

@@ -13,7 +13,7 @@ from socket import gaierror
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from deltactl.catalog.base import Operation, Partitions, TableAddress
+from deltactl.catalog.base import Operation, Partitions, TableAddress, register_anew
 from deltactl.catalog.locations import read_table, write_partitions, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
@@ -174,9 +174,14 @@ class HiveCatalog:
             known = _named(before, _TABLE)
             changed = _typed(write_table(wanted, known, replace=replace), _TABLE)
             storage = {**before[7][1], **changed[7][1]}
+            again = register_anew(self._address(name, before))
         kept = {field: before[field] for field in before if field not in _TABLE}
         given = {**kept, **changed, 7: (Kind.STRUCT, storage)}
-        self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given))
+        hint = (
+            "If columns are not compatible by their positions, do not try again: a metastore never "
+            f"makes such a change. {again}"
+        )
+        self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given), hint=hint)
 
     def partitions(self, address: TableAddress) -> Partitions:
         """Return the partitions; see ``Catalog.partitions``."""
@@ -223,13 +228,19 @@ class HiveCatalog:
         return found
 
     def _write(
-        self, method: str, wanted: TableAddress, *arguments: Typed, done: int | None = None
+        self,
+        method: str,
+        wanted: TableAddress,
+        *arguments: Typed,
+        done: int | None = None,
+        hint: str | None = None,
     ) -> None:
         """Send a request once: nobody knows what came of it if the answer is lost.
 
-        The exception in the field ``done`` of the reply means that there is nothing to do.
+        The exception in the field ``done`` of the reply means that there is nothing to do, and
+        ``hint`` says what to do after another.
         """
-        with self._mapped(f"{method} {wanted.name}"):
+        with self._mapped(f"{method} {wanted.name}", hint=hint):
             try:
                 self._call_one(method, *arguments)
             except DeclaredError as error:
@@ -237,11 +248,12 @@ class HiveCatalog:
                     raise
 
     @contextmanager
-    def _mapped(self, what: str) -> Iterator[None]:
+    def _mapped(self, what: str, *, hint: str | None = None) -> Iterator[None]:
         try:
             yield
         except DeclaredError as error:
-            raise StorageError(f"{self.title} refused to {what}: {error}") from error
+            message = f"{self.title} refused to {what}: {error}"
+            raise StorageError(message, hint=hint) from error
         except OSError as error:
             raise map_error(error, f"{what} in", "", self.title) from error
         except _MALFORMED as error:

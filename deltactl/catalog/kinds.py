@@ -43,6 +43,7 @@ class CatalogKind:
         gives_credentials: whether it may give credentials for the storage.
         is_like_hive: whether its types, names in lower case and symlink tables are those of Hive.
         is_of_cloud: whether no engine that uses it reads the disks of this machine.
+        keeps_keys: whether the partition keys of a table never change.
         comment_bytes: that the comment of a column has at most, in one line; ``None``: any.
     """
 
@@ -54,6 +55,7 @@ class CatalogKind:
     gives_credentials: bool = False
     is_like_hive: bool = False
     is_of_cloud: bool = False
+    keeps_keys: bool = False
     comment_bytes: int | None = None
 
     def syntax(self, scheme: str) -> str:
@@ -122,6 +124,7 @@ HIVE: Final = CatalogKind(
     place="HOST:PORT",
     parts=("DATABASE", "TABLE"),
     is_like_hive=True,
+    keeps_keys=True,
     comment_bytes=256,  # source: Apache Hive, hive-schema-2.3.0.mysql.sql, COLUMNS_V2
     settings=(Setting("uris"), Setting("conf-dir", ("HIVE_CONF_DIR",))),
 )

@@ -8,7 +8,9 @@ from deltactl.catalog.base import TableAddress
 from deltactl.catalog.hive import HiveCatalog, connect
 from deltactl.catalog.thrift import Kind
 
-WANTED = TableAddress("hive://sales.orders", "Hive", None, "EXTERNAL_TABLE", "DELTA", "/lake/orders")
+WANTED = TableAddress(
+    "hive://sales.orders", "Hive", None, "EXTERNAL_TABLE", "DELTA", "/lake/orders"
+)
 
 
 @pytest.fixture

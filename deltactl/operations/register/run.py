@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from deltactl.catalog.base import Catalog, Partitions, TableAddress
+from deltactl.catalog.base import Catalog, Partitions, TableAddress, register_anew
+from deltactl.catalog.kinds import KINDS
 from deltactl.catalog.names import TableName
 from deltactl.errors import (
     ConflictError,
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    UnsupportedFeatureError,
     UsageError,
     say_what_is_left,
 )
@@ -107,6 +109,7 @@ def register_table(
     )  # fmt: skip
     if existing is not None:
         report = _compare(report, existing, wanted, partitions, catalog)
+        _ensure_possible(report, existing, wanted, name)
     elif not catalog.has_database(name):
         raise _no_database(catalog, name)
     if not (report.dry_run or report.is_done):
@@ -194,6 +197,22 @@ def _apply_partitions(
             f"another program changed the partitions of {report.name} in {report.catalog} at the "
             "same time",
             hint=f"Rerun with {option('sync', True)}.",
+        )
+
+
+def _ensure_possible(
+    report: RegisterReport, existing: TableAddress, wanted: TableAddress, name: TableName
+) -> None:
+    """Refuse other partition keys, if the catalog never changes those of a table."""
+    is_view = existing.table_type.endswith("VIEW")
+    if not KINDS[name.scheme].keeps_keys or report.needs != "replace" or is_view:
+        return
+    before, after = (", ".join(it.partition_columns) or "none" for it in (existing, wanted))
+    if before != after:
+        raise UnsupportedFeatureError(
+            f"{report.catalog} cannot replace {report.name}: its partition keys are {before}, not "
+            f"{after}, and a metastore never changes them",
+            hint=register_anew(existing),
         )
 
 
