@@ -457,3 +457,10 @@ def explain_foreign(what: str, error: Exception) -> DeltactlError:
             return OutOfMemoryError(f"{what} failed: out of memory")
         case _:
             return DeltactlError(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def say_what_is_left(error: DeltactlError, state: str, flag: str) -> None:
+    """Change an error: first the state that is left, and the option that repairs it."""
+    error.message = f"{state}: {error.message}"
+    error.args = (error.message,)
+    error.hint = f"{error.hint or 'Fix the cause.'} Then rerun with {flag}."

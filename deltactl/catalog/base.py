@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -88,6 +89,12 @@ class TableAddress:
         return any(self.properties.get(feature) == "supported" for feature in features)
 
     @property
+    def repeated_columns(self) -> list[str]:
+        """Return the names, in lower case, of columns that are there more than once."""
+        counts = Counter(column.name.lower() for column in self.columns)
+        return [name for name, count in counts.items() if count > 1]
+
+    @property
     def is_delta(self) -> bool:
         """Return whether the catalog calls it a Delta table with a location."""
         return self.table_format == "DELTA" and bool(self.location)
@@ -159,6 +166,17 @@ class Catalog(Protocol):
         Raises:
             AccessDeniedError, StorageError: as for ``find``.
         """
+
+
+def register_anew(entry: TableAddress) -> str:
+    """Return the hint for a change that the catalog of an entry never makes."""
+    values = {key.lower(): value.lower() for key, value in entry.properties.items()}
+    if values.get("external") == "true" and values.get("external.table.purge", "false") == "false":
+        return (
+            "Drop the entry with DROP TABLE, which keeps the files of this external table. Then "
+            "rerun."
+        )
+    return "Use another name: DROP TABLE may delete the files of this table."
 
 
 def no_table(catalog: Catalog, name: TableName) -> NotATableError:

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from deltactl.catalog.base import Operation, Partitions, TableAddress
 from deltactl.catalog.http import allows_http, ensure_safe
-from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.locations import read_table, write_partitions, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
-from deltactl.errors import MALFORMED, StorageError, UsageError
+from deltactl.errors import MALFORMED, StorageError, UsageError, say_what_is_left
+from deltactl.option_names import option
 from deltactl.storage.classify import service_code
 from deltactl.storage.errors import map_error
 from deltactl.storage.providers import S3, Access
@@ -140,12 +141,23 @@ class GlueCatalog:
         with self._mapped("change", wanted):
             found = self._get(parse_name(wanted.name))
         keys = [key["Name"] for key in found.get("PartitionKeys") or ()]
-        if replace and keys != list(wanted.partition_columns):
-            # Glue takes the values of a partition only with the keys that the table has.
-            self.change_partitions(wanted, list(self.partitions(wanted)), {})
+        # Glue takes the values of a partition only with the keys that the table has.
+        has_other_keys = replace and keys != list(wanted.partition_columns)
+        gone = list(self.partitions(wanted)) if has_other_keys else []
         taken = self._client.meta.service_model.shape_for("TableInput").members
         before = {key: found[key] for key in found if key in taken}
-        self._write("update_table", wanted, before, replace=replace)
+        try:
+            self.change_partitions(wanted, gone, {})
+            self._write("update_table", wanted, before, replace=replace)
+        except StorageError as error:
+            if gone:
+                say_what_is_left(
+                    error,
+                    f"partitions of {wanted.name} may be removed, but the entry is not replaced, "
+                    "so engines may not find its rows",
+                    option("replace", True),
+                )
+            raise
 
     def _write(
         self, method: str, wanted: TableAddress, before: Mapping[str, Any], *, replace: bool
@@ -157,7 +169,8 @@ class GlueCatalog:
     def partitions(self, address: TableAddress) -> Partitions:
         """Return the partitions; see ``Catalog.partitions``."""
         place, table = self._place(address)
-        found = self._pages("get_partitions", "Partitions", **place, **table)
+        request = {**place, **table, "ExcludeColumnSchema": True}
+        found = self._pages("get_partitions", "Partitions", **request)
         return {
             tuple(it["Values"]): (it.get("StorageDescriptor") or {}).get("Location") or ""
             for it in found
@@ -168,11 +181,10 @@ class GlueCatalog:
     ) -> None:
         """Remove partitions and add others; see ``Catalog.change_partitions``."""
         place, table = self._place(wanted)
-        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
         removed = [{"Values": list(values)} for values in gone]
         added = [
-            {"Values": list(values), "StorageDescriptor": {**storage, "Location": location}}
-            for values, location in new.items()
+            {"Values": list(values), "StorageDescriptor": storage}
+            for values, storage in write_partitions(wanted, new)
         ]
         with self._mapped("register partitions of", wanted):
             for page in _split(removed, 25):
@@ -208,7 +220,7 @@ class GlueCatalog:
         except Exception as error:
             raise self._error(error, verb, address.name) from error
 
-    def _pages(self, method: str, key: str, **request: str) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, method: str, key: str, **request: Any) -> Iterator[Mapping[str, Any]]:
         pages = self._client.get_paginator(method).paginate(
             **{**self._account, **request}, PaginationConfig={"PageSize": _PAGE}
         )

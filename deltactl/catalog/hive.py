@@ -13,8 +13,8 @@ from socket import gaierror
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from deltactl.catalog.base import Operation, Partitions, TableAddress
-from deltactl.catalog.locations import read_table, write_table
+from deltactl.catalog.base import Operation, Partitions, TableAddress, register_anew
+from deltactl.catalog.locations import read_table, write_partitions, write_table
 from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
@@ -174,16 +174,27 @@ class HiveCatalog:
             known = _named(before, _TABLE)
             changed = _typed(write_table(wanted, known, replace=replace), _TABLE)
             storage = {**before[7][1], **changed[7][1]}
+            again = register_anew(self._address(name, before))
         kept = {field: before[field] for field in before if field not in _TABLE}
         given = {**kept, **changed, 7: (Kind.STRUCT, storage)}
-        self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given))
+        hint = (
+            "If columns are not compatible by their positions, do not try again: a metastore never "
+            f"makes such a change. {again}"
+        )
+        self._write("alter_table", wanted, *_texts(name), (Kind.STRUCT, given), hint=hint)
 
     def partitions(self, address: TableAddress) -> Partitions:
         """Return the partitions; see ``Catalog.partitions``."""
         texts = _texts(parse_name(address.name))
         with self._mapped(f"list the partitions of {address.name}"):
-            found = self._call("get_partitions", *texts, (Kind.I16, -1))
-            return {tuple(each[1][1][1]): _location(each) for each in found[1]}
+            names = self._call("get_partition_names", *texts, (Kind.I16, -1))[1]
+            found: dict[tuple[str, ...], str] = {}
+            # Each partition repeats all columns: together they may be more than an answer may have.
+            for first in range(0, len(names), _PAGE):
+                page = (Kind.LIST, (Kind.STRING, names[first : first + _PAGE]))
+                answer = self._call("get_partitions_by_names", *texts, page)
+                found |= {tuple(each[1][1][1]): _location(each) for each in answer[1]}
+            return found
 
     def change_partitions(
         self, wanted: TableAddress, gone: Sequence[tuple[str, ...]], new: Partitions
@@ -194,19 +205,15 @@ class HiveCatalog:
             text = (Kind.LIST, (Kind.STRING, values))
             drop = (*texts, text, (Kind.BOOL, False))
             self._write("drop_partition", wanted, *drop, done=_NO_SUCH_PARTITION)
-        storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
         added = [
             {
                 1: (Kind.LIST, (Kind.STRING, values)),
                 2: texts[0],
                 3: texts[1],
-                6: (
-                    Kind.STRUCT,
-                    {**_NEW_STORAGE, **_typed({**storage, "Location": place}, _STORAGE)},
-                ),
+                6: (Kind.STRUCT, {**_NEW_STORAGE, **_typed(storage, _STORAGE)}),
                 7: _properties({}),
             }
-            for values, place in new.items()
+            for values, storage in write_partitions(wanted, new)
         ]
         for first in range(0, len(added), _PAGE):
             page = (Kind.LIST, (Kind.STRUCT, added[first : first + _PAGE]))
@@ -221,13 +228,19 @@ class HiveCatalog:
         return found
 
     def _write(
-        self, method: str, wanted: TableAddress, *arguments: Typed, done: int | None = None
+        self,
+        method: str,
+        wanted: TableAddress,
+        *arguments: Typed,
+        done: int | None = None,
+        hint: str | None = None,
     ) -> None:
         """Send a request once: nobody knows what came of it if the answer is lost.
 
-        The exception in the field ``done`` of the reply means that there is nothing to do.
+        The exception in the field ``done`` of the reply means that there is nothing to do, and
+        ``hint`` says what to do after another.
         """
-        with self._mapped(f"{method} {wanted.name}"):
+        with self._mapped(f"{method} {wanted.name}", hint=hint):
             try:
                 self._call_one(method, *arguments)
             except DeclaredError as error:
@@ -235,11 +248,12 @@ class HiveCatalog:
                     raise
 
     @contextmanager
-    def _mapped(self, what: str) -> Iterator[None]:
+    def _mapped(self, what: str, *, hint: str | None = None) -> Iterator[None]:
         try:
             yield
         except DeclaredError as error:
-            raise StorageError(f"{self.title} refused to {what}: {error}") from error
+            message = f"{self.title} refused to {what}: {error}"
+            raise StorageError(message, hint=hint) from error
         except OSError as error:
             raise map_error(error, f"{what} in", "", self.title) from error
         except _MALFORMED as error:
@@ -287,8 +301,9 @@ def _named(fields: Fields, shape: _Shape) -> dict[str, Any]:
 
 
 def _location(partition: Fields) -> str:
-    storage = _named(partition, {6: ("StorageDescriptor", _STORAGE)}).get("StorageDescriptor") or {}
-    return str(storage.get("Location") or "")
+    _, storage = partition.get(6, (0, {}))
+    _, location = storage.get(2, (0, ""))
+    return str(location)
 
 
 def _typed(found: Mapping[str, Any], shape: _Shape) -> dict[int, Typed]:

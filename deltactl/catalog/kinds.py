@@ -6,8 +6,11 @@ module imports no library, and no catalog.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
+
+_BREAKS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\ufffe\uffff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class CatalogKind:
         gives_credentials: whether it may give credentials for the storage.
         is_like_hive: whether its types, names in lower case and symlink tables are those of Hive.
         is_of_cloud: whether no engine that uses it reads the disks of this machine.
+        keeps_keys: whether the partition keys of a table never change.
         comment_bytes: that the comment of a column has at most, in one line; ``None``: any.
     """
 
@@ -51,11 +55,19 @@ class CatalogKind:
     gives_credentials: bool = False
     is_like_hive: bool = False
     is_of_cloud: bool = False
+    keeps_keys: bool = False
     comment_bytes: int | None = None
 
     def syntax(self, scheme: str) -> str:
         """Return the form of a name, such as ``uc://CATALOG.SCHEMA.TABLE``."""
         return f"{scheme}://{f'[{self.place}/]' if self.place else ''}{'.'.join(self.parts)}"
+
+    def cut_comment(self, comment: str) -> str:
+        """Return what the catalog can keep of the comment of a column."""
+        if self.comment_bytes is None:
+            return comment
+        line = " ".join(_BREAKS.split(comment))
+        return line.encode("utf-8", "replace")[: self.comment_bytes].decode("utf-8", "ignore")
 
 
 UNITY: Final = CatalogKind(
@@ -112,6 +124,8 @@ HIVE: Final = CatalogKind(
     place="HOST:PORT",
     parts=("DATABASE", "TABLE"),
     is_like_hive=True,
+    keeps_keys=True,
+    comment_bytes=256,  # source: Apache Hive, hive-schema-2.3.0.mysql.sql, COLUMNS_V2
     settings=(Setting("uris"), Setting("conf-dir", ("HIVE_CONF_DIR",))),
 )
 

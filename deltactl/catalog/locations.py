@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deltactl.catalog.base import Column, TableAddress
+from deltactl.catalog.base import Column, Partitions, TableAddress
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.names import parse_scheme
@@ -94,7 +94,9 @@ def write_table(
     Without ``replace``, only columns and comments differ. Properties of Spark, and the marks of
     views and of other kinds of tables, do not outlive a replacement.
     """
-    keys = set(wanted.partition_columns)
+    # Only a replacement changes the keys. The entry of a Delta table may have some, as of crawlers.
+    kept_keys = {key["Name"] for key in before.get("PartitionKeys") or ()}
+    keys = set(wanted.partition_columns) if replace else kept_keys
     columns, partition_keys = (
         [
             {"Name": each.name, "Type": each.type, "Comment": each.comment}
@@ -131,6 +133,14 @@ def _write_storage(wanted: TableAddress) -> dict[str, Any]:
         "OutputFormat": writer,
         "SerdeInfo": {"SerializationLibrary": serde, "Parameters": options},
     }
+
+
+def write_partitions(
+    wanted: TableAddress, partitions: Partitions
+) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Return the values of partitions, each with its storage as Hive or Glue describes it."""
+    storage = write_table(wanted, {}, replace=True)["StorageDescriptor"]
+    return [(values, {**storage, "Location": place}) for values, place in partitions.items()]
 
 
 def ensure_usable(name: str, location: str) -> None:

@@ -1,6 +1,13 @@
 import pytest
 
-from deltactl.catalog.locations import choose_location, ensure_usable, is_delta
+from deltactl.catalog.base import Column, TableAddress
+from deltactl.catalog.locations import (
+    choose_location,
+    ensure_usable,
+    is_delta,
+    read_table,
+    write_table,
+)
 from deltactl.errors import UnsupportedFeatureError
 
 
@@ -32,3 +39,20 @@ def test_addresses(location: str) -> None:
 def test_what_is_no_directory_is_refused(location: str) -> None:
     with pytest.raises(UnsupportedFeatureError):
         ensure_usable("glue://db.t", location)
+
+
+def test_keys_that_an_entry_keeps_are_no_columns_too() -> None:
+    columns = tuple(Column(name, "string") for name in ("id", "day", "more"))
+    wanted = TableAddress(
+        "glue://db.t", "Glue", None, "EXTERNAL_TABLE", "DELTA", "s3://b/t", columns=columns
+    )
+    before = {
+        "StorageDescriptor": {"Columns": [{"Name": "id", "Type": "string"}]},
+        "PartitionKeys": [{"Name": "day", "Type": "string"}],
+    }
+    synced = write_table(wanted, before, replace=False)
+    assert [it["Name"] for it in synced["StorageDescriptor"]["Columns"]] == ["id", "more"]
+    assert read_table("glue://db.t", "Glue", synced).repeated_columns == []
+    replaced = write_table(wanted, before, replace=True)
+    assert [it["Name"] for it in replaced["StorageDescriptor"]["Columns"]] == ["id", "day", "more"]
+    assert replaced["PartitionKeys"] == []

@@ -13,6 +13,7 @@ from botocore.session import Session
 from botocore.stub import Stubber
 
 from deltactl import Table
+from deltactl.catalog.base import TableAddress
 from deltactl.catalog.glue import GlueCatalog, connect
 from deltactl.catalog.names import parse_name
 from deltactl.catalog.open import list_tables, locate
@@ -245,6 +246,23 @@ def test_a_page_has_a_hundred_tables(
     answers.assert_no_pending_responses()
 
 
+def test_partitions_are_listed_without_their_columns(
+    server: ObjectServer, stub: tuple[GlueCatalog, Stubber]
+) -> None:
+    catalog, answers = stub
+    asked = {
+        "CatalogId": "123456789012", "DatabaseName": "sales", "TableName": "orders",
+        "ExcludeColumnSchema": True, "MaxResults": 100,
+    }  # fmt: skip
+    answers.add_response(
+        "get_partitions",
+        {"Partitions": [{"Values": ["a"], "StorageDescriptor": {"Location": "s3://lake/a"}}]},
+        asked,
+    )
+    wanted = TableAddress(NAME, "AWS Glue", None, "EXTERNAL_TABLE", "DELTA", "s3://lake")
+    assert catalog.partitions(wanted) == {("a",): "s3://lake/a"}
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "help"),
     [
@@ -422,6 +440,31 @@ def test_partitions_of_a_replaced_table_are_removed(
     assert stored(glue, "fin")["PartitionKeys"] == []
 
 
+def test_an_entry_that_is_not_replaced_after_its_partitions_were_removed_is_named(
+    glue: Glue, server: ObjectServer, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue.add("sales.half", location="s3://lake/old", reader=PARQUET, PartitionKeys=DAYS)
+    storage = {"Columns": COLUMNS, "Location": "s3://lake/old/day=a", "InputFormat": PARQUET}
+    glue.client.batch_create_partition(
+        DatabaseName="sales", TableName="half",
+        PartitionInputList=[{"Values": ["a"], "StorageDescriptor": storage}],
+    )  # fmt: skip
+    words = ("register", create(server, "glue-half"), "glue://sales.half", "--replace")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AccessDeniedError("no", hint="Give glue:UpdateTable.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GlueCatalog, "_write", refuse)
+        ran = cli(*words)
+    assert ran.code == 8
+    said = " ".join(ran.err.split())
+    assert "partitions of glue://sales.half may be removed, but the entry is not replaced" in said
+    assert "Give glue:UpdateTable. Then rerun with --replace." in said
+    assert cli(*words).code == 0
+    assert stored(glue, "half")["PartitionKeys"] == []
+
+
 def test_what_says_where_the_data_of_another_table_are_is_removed(
     glue: Glue, server: ObjectServer, cli: RunCli
 ) -> None:
@@ -518,6 +561,44 @@ def test_entries_say_what_aws_glue_can_keep(glue: Glue, server: ObjectServer, cl
     assert {it["code"] for it in findings} == {"CATALOG_COLUMNS"}
     assert findings[0]["repair"].startswith(f"deltactl register {place} NAME --sync")
     assert cli("register", place, name, "--sync").code == 0
+    assert cli("check", name).code == 0
+
+
+def test_a_column_that_is_a_key_too_is_found_and_repaired(
+    glue: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    glue.add("sales.other", location="s3://lake/other", parameters=SPARK)
+    words = ("register", create(server, "glue-crawled"), "glue://sales.crawled")
+    assert cli(*words).code == 0
+    found = stored(glue, "crawled")
+    given = {key: found[key] for key in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    glue.client.update_table(DatabaseName="sales", TableInput={**given, "PartitionKeys": DAYS})
+    findings = json.loads(cli("check", words[2], "-o", "json").out)["result"]["findings"]
+    assert [it["problem"] for it in findings if it["code"] == "CATALOG_COLUMNS"] == [
+        "the catalog has the column 'day' more than once"
+    ]
+    assert cli(*words, "--check").code == 3
+    assert cli(*words, "--sync").code == 0
+    now = stored(glue, "crawled")
+    assert [it["Name"] for it in now["StorageDescriptor"]["Columns"]] == ["id"]
+    assert [it["Name"] for it in now["PartitionKeys"]] == ["day"]
+    assert cli(*words, "--check").code == 0
+    assert cli("check", words[2]).code == 0
+
+
+def test_the_repair_of_columns_leads_to_an_option_that_works(
+    glue: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    place = create(server, "glue-athena")
+    glue.add("sales.athena", location=place, parameters={"table_type": "DELTA"})
+    name = "glue://sales.athena"
+    findings = json.loads(cli("check", name, "-o", "json").out)["result"]["findings"]
+    [repair] = {it["repair"] for it in findings}
+    assert "if it is refused, the option that its error names" in repair
+    refused = cli("register", place, name, "--sync")
+    assert refused.code == 6
+    assert "use --replace" in " ".join(refused.err.split())
+    assert cli("register", place, name, "--replace").code == 0
     assert cli("check", name).code == 0
 
 

@@ -193,7 +193,12 @@ def test_a_partitioned_table_is_replaced_with_its_partitions(
     )
     words = ("register", str(orders), "hive://sales.fin", "--replace")
     # Hive does not change the keys, and keeps the partitions.
-    assert cli(*words).code == 8
+    for further in ([], ["--dry-run"], ["--check"]):
+        ran = cli(*words, *further)
+        assert ran.code == 7
+        said = " ".join(ran.err.split())
+        assert "its partition keys are day, not none, and a metastore never changes them" in said
+        assert "Use another name: DROP TABLE may delete the files" in said
     assert spark.sql(query) == [["day=2020-01-01"], ["day=2026-01-01"]]
     assert cli("generate-manifest", str(orders)).code == 0
     ran = cli(*words, "--manifest", "-o", "json")
@@ -204,6 +209,38 @@ def test_a_partitioned_table_is_replaced_with_its_partitions(
     null = ["day=__HIVE_DEFAULT_PARTITION__"]
     assert spark.sql(query) == [["day=2026-01-01"], null, ["day=a b"]]
     assert cli(*words[:3], "--manifest", "--check").code == 0
+
+
+def test_what_a_metastore_does_not_change_is_registered_anew(
+    cli: RunCli, spark: HiveSpark, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "typed")
+    deltalake.write_deltalake(place, pa.table({"name": ["a"], "id": [1]}))
+    words = ("register", place, "hive://sales.typed")
+    assert cli(*words).code == 0
+    # The first column is dropped.
+    rows = pa.table({"id": [1]})
+    deltalake.write_deltalake(place, rows, mode="overwrite", schema_mode="overwrite")
+    ran = cli(*words, "--sync")
+    assert ran.code == 8
+    said = " ".join(ran.err.split())
+    assert "If columns are not compatible by their positions, do not try again" in said
+    assert "Drop the entry with DROP TABLE, which keeps the files of this external table." in said
+    spark.sql("DROP TABLE sales.typed")
+    assert cli(*words).code == 0
+    assert cli(*words, "--check").code == 0
+
+
+def test_a_long_comment_is_cut(cli: RunCli, spark: HiveSpark, tmp_path: Path) -> None:
+    place = str(tmp_path / "described")
+    column = pa.field("id", pa.int64(), metadata={"comment": "one\ntwo " + "x" * 5000})
+    deltalake.write_deltalake(place, pa.table({"id": [1]}, schema=pa.schema([column])))
+    words = ("register", place, "hive://sales.described")
+    ran = cli(*words)
+    assert ran.code == 0, ran.err
+    [found] = entry("hive://sales.described").columns
+    assert found.comment == "one two " + "x" * 248
+    assert cli(*words, "--check").code == 0
 
 
 def test_a_view_leaves_nothing(cli: RunCli, spark: HiveSpark, orders: Path) -> None:

@@ -244,6 +244,8 @@ def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
     lacks = [name for name in ours if name not in theirs and not is_void(ours[name])]
     problems = [f"the catalog lacks the column {name!r}" for name in lacks]
     problems += [f"the log lacks the column {name!r}" for name in theirs if name not in ours]
+    repeated = entry.repeated_columns
+    problems += [f"the catalog has the column {name!r} more than once" for name in repeated]
     names = catalog_types(KINDS[parse_name(entry.name).scheme])
     for name, kind in ours.items():
         if name not in theirs or not isinstance(kind, PrimitiveType):

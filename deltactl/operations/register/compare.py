@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.catalog.base import Column, TableAddress
+from deltactl.catalog.kinds import KINDS, CatalogKind
 from deltactl.catalog.locations import points_elsewhere
+from deltactl.catalog.names import parse_name
 from deltactl.operations.manifest.engine_types import normal_type
 
 _SHOWN: Final = 3
@@ -40,10 +42,18 @@ def compare(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
     yield from _compare_properties(wanted.properties, found.properties)
     if wanted.comment != found.comment:
         yield Difference("comment", repr(found.comment), repr(wanted.comment), is_small=True)
-    before = {column.name.lower(): column for column in found.columns}
-    after = {column.name.lower(): column for column in wanted.columns}
+    yield from _compare_columns(wanted, found)
+
+
+def _compare_columns(wanted: TableAddress, found: TableAddress) -> Iterator[Difference]:
+    for name in found.repeated_columns:
+        yield Difference(f"column {name}", "there more than once", "once", is_small=True)
+    before, after = (
+        {column.name.lower(): column for column in each.columns} for each in (found, wanted)
+    )
+    kind = KINDS[parse_name(wanted.name).scheme]
     for name in {**after, **before}:
-        texts = [_say_column(columns, name) for columns in (before, after)]
+        texts = [_say_column(columns.get(name), kind) for columns in (before, after)]
         if texts[0] != texts[1]:
             yield Difference(f"column {name}", texts[0], texts[1], is_small=True)
 
@@ -58,11 +68,12 @@ def _compare_properties(
         yield Difference(f"property {key}", found[key], "none")
 
 
-def _say_column(columns: Mapping[str, Column], name: str) -> str:
-    if name not in columns:
+def _say_column(found: Column | None, kind: CatalogKind) -> str:
+    if found is None:
         return "none"
-    found = columns[name]
-    return normal_type(found.type) + (f" {found.comment!r}" if found.comment else "")
+    # Other programs write longer comments where the catalog keeps them.
+    comment = kind.cut_comment(found.comment)
+    return normal_type(found.type) + (f" {comment!r}" if comment else "")
 
 
 def normal_place(location: str) -> str:

@@ -38,7 +38,6 @@ _MARKS: Final = {
     "classification": "delta",
 }
 _EXTERNAL: Final = {"EXTERNAL": "TRUE"}
-_BREAKS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\ufffe\uffff]+")
 _MEMBER: Final = re.compile(r"[A-Za-z0-9_.]+")
 
 
@@ -91,16 +90,10 @@ def _describe_column(column: Field, kind: CatalogKind) -> Column:
     return Column(
         column.name.lower() if kind.is_like_hive else column.name,
         engine_type(column.type, column.name, catalog_types(kind), _member, _no_type),
-        comment if kind.comment_bytes is None else _cut(comment, kind.comment_bytes),
+        kind.cut_comment(comment),
         json.dumps(encoded["type"]),
         column.nullable,
     )
-
-
-def _cut(comment: str, num_bytes: int) -> str:
-    """Return one line of text with at most ``num_bytes`` bytes of UTF-8."""
-    line = " ".join(_BREAKS.split(comment))
-    return line.encode("utf-8", "replace")[:num_bytes].decode("utf-8", "ignore")
 
 
 def _member(name: str, column: str) -> str:

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from deltactl.catalog.base import Catalog, Partitions, TableAddress
+from deltactl.catalog.base import Catalog, Partitions, TableAddress, register_anew
+from deltactl.catalog.kinds import KINDS
 from deltactl.catalog.names import TableName
 from deltactl.errors import (
     ConflictError,
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    UnsupportedFeatureError,
     UsageError,
+    say_what_is_left,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.register.compare import Difference, compare, normal_place, say
@@ -106,11 +109,12 @@ def register_table(
     )  # fmt: skip
     if existing is not None:
         report = _compare(report, existing, wanted, partitions, catalog)
+        _ensure_possible(report, existing, wanted, name)
     elif not catalog.has_database(name):
         raise _no_database(catalog, name)
     if not (report.dry_run or report.is_done):
         _ensure_allowed(report, options)
-        left = _apply(report, wanted, catalog, name, replaces=options.replace)
+        left = _apply(report, wanted, catalog, name)
         if report.gone or report.new:
             _apply_partitions(report, wanted, partitions, catalog)
         if left:
@@ -152,12 +156,7 @@ def _no_database(catalog: Catalog, name: TableName) -> ObjectNotFoundError:
 
 
 def _apply(
-    report: RegisterReport,
-    wanted: TableAddress,
-    catalog: Catalog,
-    name: TableName,
-    *,
-    replaces: bool,
+    report: RegisterReport, wanted: TableAddress, catalog: Catalog, name: TableName
 ) -> list[Difference]:
     """Write the entry, and compare again: the outcome of a failed request is not known.
 
@@ -168,7 +167,7 @@ def _apply(
         if not report.existed:
             catalog.create(wanted)
         elif report.differences:
-            catalog.change(wanted, replace=replaces and report.needs == "replace")
+            catalog.change(wanted, replace=report.needs == "replace")
     except StorageError as error:
         failure = error
     after = catalog.find(name)
@@ -186,18 +185,34 @@ def _apply_partitions(
         catalog.change_partitions(wanted, report.gone, report.new)
         known = catalog.partitions(wanted)
     except StorageError as error:
-        error.message = (
+        say_what_is_left(
+            error,
             f"the entry of {report.name} is written, but maybe not all partitions, without which "
-            f"engines do not find all rows: {error.message}"
+            "engines do not find all rows",
+            option("sync", True),
         )
-        error.args = (error.message,)
-        error.hint = f"{error.hint or 'Fix the cause.'} Then rerun with {option('sync', True)}."
         raise
     if _normal_places(known) != _normal_places(partitions):
         raise ConflictError(
             f"another program changed the partitions of {report.name} in {report.catalog} at the "
             "same time",
             hint=f"Rerun with {option('sync', True)}.",
+        )
+
+
+def _ensure_possible(
+    report: RegisterReport, existing: TableAddress, wanted: TableAddress, name: TableName
+) -> None:
+    """Refuse other partition keys, if the catalog never changes those of a table."""
+    is_view = existing.table_type.endswith("VIEW")
+    if not KINDS[name.scheme].keeps_keys or report.needs != "replace" or is_view:
+        return
+    before, after = (", ".join(it.partition_columns) or "none" for it in (existing, wanted))
+    if before != after:
+        raise UnsupportedFeatureError(
+            f"{report.catalog} cannot replace {report.name}: its partition keys are {before}, not "
+            f"{after}, and a metastore never changes them",
+            hint=register_anew(existing),
         )
 
 
