@@ -246,6 +246,17 @@ def test_fewer_files_than_the_minimum_are_left_alone() -> None:
     assert report.plan.left_alone == {"not worth a rewrite yet": 3}
 
 
+def test_files_too_large_for_the_target_are_told_from_too_few_files() -> None:
+    builder = build(*[565 * KIB] * 8)
+    report = plan(builder, target_bytes=MIB)
+    assert report.plan.left_alone == {"too large to merge for this target size": 8}
+    report = plan(build(565 * KIB, 0), target_bytes=MIB, min_input_files=3)
+    assert report.plan.left_alone == {
+        "too large to merge for this target size": 1,
+        "not worth a rewrite yet": 1,
+    }
+
+
 def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
     builder = TableBuilder(fresh_store(), [Column("id")], features=["deletionVectors"])
     (path,) = builder.append([{"id": i} for i in range(100)])
