@@ -75,7 +75,7 @@ def plan_checkpoint(
         name = existing.names[0].rpartition("/")[2]
         reason = f"version {snapshot.version} already has a checkpoint: {name}"
         if options.compat != "default":
-            reason += f"; {option('compat', options.compat)} changes only a new one"
+            reason += f"; {option('compat', options.compat)} applies to new checkpoints only"
         outdated = is_outdated(snapshot.store, existing.version)
         to_announce = existing if outdated else None
         return CheckpointPlan(snapshot.version, None, reason, to_announce=to_announce)

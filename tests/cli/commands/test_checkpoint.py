@@ -71,7 +71,7 @@ def test_an_existing_checkpoint_keeps_its_form(cli: RunCli, table: TableBuilder)
     again = cli("checkpoint", "events", "--compat", "spark")
     assert again.code == 0
     assert "already has a checkpoint" in again.out
-    assert "--compat spark changes only a new one" in " ".join(again.out.split())
+    assert "--compat spark applies to new checkpoints only" in " ".join(again.out.split())
 
 
 def test_an_outdated_hint_is_replaced(cli: RunCli, table: TableBuilder) -> None:
