@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
+from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn, ignore_warning
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader, is_compacted
@@ -47,6 +47,8 @@ class Snapshot:
     """The checkpoint from which the version is rebuilt; ``None`` if there is none."""
     tail: Tail
     """The reconciled actions of the commits after the checkpoint."""
+    warn: Warn = field(default=ignore_warning, compare=False)
+    """Receives table properties that are ignored."""
     watch: Watch | None = field(default=None, compare=False)
     """Sees the files of the checkpoint whenever all live files are read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
@@ -69,7 +71,7 @@ class Snapshot:
     @cached_property
     def properties(self) -> TableProperties:
         """Return the table's typed ``delta.*`` properties."""
-        return TableProperties(self.metadata.configuration)
+        return TableProperties(self.metadata.configuration, self.warn)
 
     @property
     def files(self) -> pa.Table:
@@ -164,7 +166,7 @@ def load_snapshot(
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
-            return load_segment(reader, segment, head, visitors)
+            return load_segment(reader, segment, head, visitors, warn)
         except CorruptLogError as error:
             # Then these commits are the only files that can rebuild the version.
             if not any(is_compacted(info.name) for info in segment.tail):
@@ -178,6 +180,7 @@ def load_segment(
     segment: LogSegment,
     head: CheckpointHead | None,
     visitors: Sequence[Visitor] = (),
+    warn: Warn = ignore_warning,
 ) -> Snapshot:
     """Rebuild a version from the files of a segment; ``head`` is that of its checkpoint.
 
@@ -208,4 +211,5 @@ def load_segment(
         reader=reader,
         head=head,
         tail=tail,
+        warn=warn,
     )

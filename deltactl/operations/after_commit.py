@@ -58,7 +58,7 @@ def run_after_commit(
     from deltactl.operations.checkpoint.plan import is_due
     from deltactl.operations.checkpoint.run import checkpoint_table
 
-    properties, version = TableProperties(after.metadata.configuration), after.version
+    properties, version = TableProperties(after.metadata.configuration, context.warn), after.version
     if properties.refreshes_manifests:
         from deltactl.operations.manifest.run import refresh_manifests
 

@@ -46,6 +46,15 @@ class FileSizes:
         """Return the share of small files, 0 to 1; 0 if there are no files."""
         return self.small_files / self.num_files if self.num_files else 0.0
 
+    def replaced(self, removed: FileSizes, added: FileSizes) -> FileSizes:
+        """Return the counts without ``removed`` and with ``added``, of the same ``small``."""
+        return FileSizes(
+            _exchange(self.files, removed.files, added.files),
+            _exchange(self.bytes, removed.bytes, added.bytes),
+            self.small,
+            *_exchange(*((it.small_files, it.small_bytes) for it in (self, removed, added))),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: buckets with files, ``to_bytes`` null for the last."""
         starts, ends = (0, *EDGES), (*EDGES, None)
@@ -62,6 +71,13 @@ class FileSizes:
             "small_bytes": self.small_bytes,
             "small_file_share": round(self.small_share, 4),
         }
+
+
+def _exchange(
+    before: tuple[int, ...], removed: tuple[int, ...], added: tuple[int, ...]
+) -> tuple[int, ...]:
+    # A run may also remove files of others that its plan did not count.
+    return tuple(max(a - b, 0) + c for a, b, c in zip(before, removed, added, strict=True))
 
 
 def sum_groups(groups: Integers, sizes: Integers, num_groups: int) -> tuple[Integers, Integers]:

@@ -5,12 +5,16 @@ Source: PROTOCOL.md, "Table properties", and Delta's published property list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import SafetyError, UsageError, Warn, ignore_warning
 from deltactl.units import DAY_MS, parse_duration, parse_size
+
+T = TypeVar("T")
 
 DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
@@ -25,6 +29,62 @@ ROW_TRACKING_COLUMN_KEYS = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
+
+CODECS: Final[Mapping[str, str]] = {
+    **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
+    "uncompressed": "none",
+    "lz4_raw": "lz4",
+}
+"""The codecs that can be written, by their names in table properties."""
+_SPARK_UNIT: Final = re.compile(r"([kmgtp])b\Z", re.IGNORECASE)
+
+
+def parse_property_size(text: str) -> int:
+    """Return the bytes of a size in a property: a number without a unit, or as Spark reads it.
+
+    Unlike in options, ``kb``, ``mb``, ... are powers of 1024.
+
+    Raises:
+        UsageError: it is not a size of at least a byte.
+    """
+    stripped = text.strip()
+    size = parse_size(f"{stripped}B" if stripped.isdecimal() else _SPARK_UNIT.sub(r"\1", stripped))
+    if size < 1:
+        raise UsageError(f"size {text!r} is zero", hint="Use at least 1B.")
+    return size
+
+
+def _parse_codec(text: str) -> str:
+    if (codec := CODECS.get(text.strip().lower())) is None:
+        raise UsageError(f"deltactl cannot write the codec {text!r}")
+    return codec
+
+
+def _parse_policy(text: str) -> str:
+    if (policy := text.strip().lower()) not in ("classic", "v2"):
+        raise UsageError(f"{text!r} is neither classic nor v2")
+    return policy
+
+
+def _parse_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a whole number") from None
+
+
+def _parse_interval(text: str) -> int:
+    if (interval := _parse_integer(text)) < 1:
+        raise UsageError(f"{text!r} is not more than zero")
+    return interval
+
+
+_OF_OPTIONS: Final[Mapping[str, Callable[[str], object]]] = {
+    "delta.checkpointPolicy": _parse_policy,
+    "delta.parquet.compression.codec": _parse_codec,
+    "delta.targetFileSize": parse_property_size,
+}
+"""Properties that set an option, and that are ignored if they are not valid."""
 
 
 @contextmanager
@@ -54,11 +114,12 @@ def history_end_ms(written_ms: int, log_retention_ms: int) -> int:
 class TableProperties:
     """Read the configuration of a table. The case of keys is ignored; an exact match comes first.
 
-    An invalid value is ignored, because other writers set it and a typo must not stop maintenance.
-    For properties that protect data or history, an invalid value is an error.
+    An invalid value is ignored with a warning, because other writers set it and a typo must not
+    stop maintenance. For properties that protect data or history, an invalid value is an error.
     """
 
     configuration: Mapping[str, str]
+    warn: Warn = field(default=ignore_warning, repr=False, compare=False)
     _folded: dict[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,42 +136,41 @@ class TableProperties:
         value = self.text(key)
         return default if value is None else value.strip().lower() == "true"
 
+    def parsed(self, key: str, parse: Callable[[str], T]) -> T | None:
+        """Return the value of a property; ``None`` if it is not set, or ignored with a warning."""
+        value = self.text(key)
+        try:
+            return None if value is None else parse(value)
+        except UsageError as error:
+            self.warn(
+                f"the table property {key} is ignored: {error.message}. Correct it with "
+                "`deltactl alter TABLE`"
+            )
+            return None
+
     def integer(self, key: str, default: int) -> int:
         """Return an integer property."""
-        value = self.text(key)
-        try:
-            return default if value is None else int(value)
-        except ValueError:
-            return default
-
-    def size_bytes(self, key: str) -> int | None:
-        """Return a size in bytes. A number without a unit is bytes, as other writers store it."""
-        value = self.text(key)
-        if value is None:
-            return None
-        try:
-            return int(value) if value.strip().isdigit() else parse_size(value)
-        except (UsageError, ValueError):
-            return None
+        found = self.parsed(key, _parse_integer)
+        return default if found is None else found
 
     def duration_ms(self, key: str, default_ms: int) -> int:
         """Return an interval in milliseconds."""
-        value = self.text(key)
-        try:
-            return default_ms if value is None else parse_duration(value)
-        except UsageError:
-            return default_ms
+        found = self.parsed(key, parse_duration)
+        return default_ms if found is None else found
+
+    def option_text(self, key: str) -> str | None:
+        """Return the text of a property that sets an option; ``None`` if it is not used."""
+        return None if self.parsed(key, _OF_OPTIONS.get(key, str)) is None else self.text(key)
 
     @property
     def target_file_size(self) -> int | None:
         """``delta.targetFileSize`` in bytes."""
-        return self.size_bytes("delta.targetFileSize")
+        return self.parsed("delta.targetFileSize", parse_property_size)
 
     @property
     def compression_codec(self) -> str | None:
-        """``delta.parquet.compression.codec``, lower case."""
-        value = self.text("delta.parquet.compression.codec")
-        return value.strip().lower() if value else None
+        """``delta.parquet.compression.codec``, as deltactl names it."""
+        return self.parsed("delta.parquet.compression.codec", _parse_codec)
 
     @property
     def parquet_format_version(self) -> str:
@@ -191,13 +251,13 @@ class TableProperties:
     @property
     def checkpoint_interval(self) -> int:
         """``delta.checkpointInterval``: the number of commits from one checkpoint to the next."""
-        interval = self.integer("delta.checkpointInterval", DEFAULT_CHECKPOINT_INTERVAL)
-        return interval if interval > 0 else DEFAULT_CHECKPOINT_INTERVAL
+        found = self.parsed("delta.checkpointInterval", _parse_interval)
+        return found or DEFAULT_CHECKPOINT_INTERVAL
 
     @property
     def checkpoint_policy(self) -> str:
         """``delta.checkpointPolicy``, lower case: ``classic`` or ``v2``."""
-        return (self.text("delta.checkpointPolicy") or "classic").strip().lower()
+        return self.parsed("delta.checkpointPolicy", _parse_policy) or "classic"
 
     @property
     def log_retention_ms(self) -> int:

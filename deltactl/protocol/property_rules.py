@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.protocol.features import COLUMN_MAPPING, REGISTRY, V2_CHECKPOINT
+from deltactl.protocol.properties import parse_property_size
 from deltactl.suggest import with_suggestion
-from deltactl.units import DAY_MS, HOUR_MS, parse_duration, parse_size
+from deltactl.units import DAY_MS, HOUR_MS, parse_duration
 
 Parse: TypeAlias = Callable[[str], str]
 
@@ -52,7 +53,7 @@ def _interval(text: str) -> str:
 
 def _size(text: str) -> str:
     """Return the bytes without a unit, which all writers read."""
-    return str(parse_size(f"{text}B" if text.strip().isdecimal() else text))
+    return str(parse_property_size(text))
 
 
 def _flag(text: str) -> str:

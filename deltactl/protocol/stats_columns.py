@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from deltactl.errors import Warn, ignore_warning
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_names import parse_column_list
 from deltactl.protocol.features import DELETION_VECTORS, has_feature
@@ -78,7 +79,11 @@ class _Leaf:
 
 
 def choose_stats_columns(
-    metadata: Metadata, protocol: Protocol, *, clustering: Sequence[tuple[str, ...]] = ()
+    metadata: Metadata,
+    protocol: Protocol,
+    *,
+    clustering: Sequence[tuple[str, ...]] = (),
+    warn: Warn = ignore_warning,
 ) -> StatsColumns:
     """Return the leaves that the table properties select.
 
@@ -86,8 +91,9 @@ def choose_stats_columns(
         metadata: columns and properties of the table.
         protocol: shows whether the table supports deletion vectors.
         clustering: physical paths of clustering columns, which always have statistics.
+        warn: receives properties that are ignored.
     """
-    properties = TableProperties(metadata.configuration)
+    properties = TableProperties(metadata.configuration, warn)
     leaves = list(_walk(metadata.data_schema, (), ()))
     is_wanted = _property_filter(properties, leaves)
     always = {tuple(path) for path in clustering}

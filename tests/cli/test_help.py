@@ -141,7 +141,7 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
         ),
         (
             ["optimize", "t", "--codec", "zst:3"],
-            "--codec 'zst:3' is not NAME or NAME:LEVEL. Did you mean 'zstd'?",
+            "--codec: the codec 'zst:3' is not NAME or NAME:LEVEL. Did you mean 'zstd'?",
         ),
         (["explain", "LOG_GPA"], "there is no code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
     ],

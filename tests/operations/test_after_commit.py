@@ -81,8 +81,12 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
 @pytest.mark.parametrize(("commits", "interval"), [(3, "4"), (5, "10"), (9, "x")])
 def test_a_commit_between_intervals_writes_no_checkpoint(commits: int, interval: str) -> None:
     builder = table(commits, checkpointInterval=interval)
-    optimize(builder.store)
+    said: list[str] = []
+    optimize(builder.store, said)
     assert checkpoint_versions(builder.store) == []
+    assert [text.partition(":")[0] for text in said] == (
+        ["the table property delta.checkpointInterval is ignored"] if interval == "x" else []
+    )
 
 
 def test_a_checkpoint_that_was_missed_is_caught_up_with() -> None:

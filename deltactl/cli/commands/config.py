@@ -109,7 +109,7 @@ class _Listing:
             if table is None
             else session.open_log(table, published_only=True).snapshot().metadata.configuration
         )
-        self._properties = TableProperties(found)
+        self._properties = TableProperties(found, session.output.warn)
 
     def of_command(self, name: str) -> list[Row]:
         """Return a row for each setting of a command, with its origin.
@@ -130,7 +130,7 @@ class _Listing:
                 text = text.partition(";")[0] + ";..."  # without the token
             return Row(command, option.name, text, found.origin, found.place)
         key = option.option.table_property
-        if key is not None and (value := self._properties.text(key)) is not None:
+        if key is not None and (value := self._properties.option_text(key)) is not None:
             return Row(command, option.name, value, Origin.PROPERTY, key)
         return Row(command, option.name, "false" if option.is_flag else option.default or None)
 

@@ -228,6 +228,7 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
         except DeltactlError as error:
             fleet.run.errors[table] = error
             return
+        log.warn = warn
         context = RunContext.of(warn, storage_options=child.storage_options)
         fleet.run.observe(table, log, policies[table], context)
 

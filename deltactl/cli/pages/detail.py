@@ -139,13 +139,13 @@ def describe_sizes(sizes: FileSizes) -> Section:
 
 
 def describe_sizes_change(before: FileSizes, after: FileSizes, *, is_done: bool) -> Section:
-    """Return the numbers of files by size, before and after as planned."""
+    """Return the numbers of files by size, before and after."""
     edges, longest = _label_buckets([before, after]), max(*before.files, *after.files)
     rows = [
         (label, *(it for n in (before.files[i], after.files[i]) for it in (n or None, n / longest)))
         for i, _, label in edges
     ]
-    sides = ("before", "after, as planned") if is_done else ("now", "after")
+    sides = ("before", "after") if is_done else ("now", "after")
     columns = [Column("size of a file"), *_column_pair(sides, Kind.NUMBER)]
     notes = [f"small {sides[0]}: {_describe_small(before)}"]
     notes += [f"small {sides[1]}: {_describe_small(after)}"]
@@ -183,8 +183,9 @@ def describe_skipping(report: LayoutReport) -> Section:
     rows = []
     for column in report.columns:
         shares = [None if it is None else max(it, 0.0) for it in (column.before, column.after)]
+        bars = [it if it and round(100 * it) else None for it in shares]  # none beside "0%"
         shown = ["-" if share is None else share for share in shares]
-        rows.append((column.column, shown[0], shares[0], shown[1], shares[1]))
+        rows.append((column.column, shown[0], bars[0], shown[1], bars[1]))
     now, after = format_count(report.files, "file"), format_count(report.files_after, "file")
     names = ", ".join(column.column for column in report.columns)
     unknown = [

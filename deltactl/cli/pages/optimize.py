@@ -39,7 +39,8 @@ def describe_optimize(report: OptimizeReport) -> Iterator[Section]:
         yield _describe_partitions(plan, is_done=not report.dry_run)
         if report.skipping is not None:
             yield describe_skipping(report.skipping)
-        yield describe_sizes_change(plan.sizes_before, plan.sizes_after, is_done=not report.dry_run)
+        after = plan.sizes_after if report.dry_run else report.sizes_after or plan.sizes_before
+        yield describe_sizes_change(plan.sizes_before, after, is_done=not report.dry_run)
     columns = [Column("files", Kind.NUMBER), Column("reason", Kind.TEXT)]
     rows = [(count, reason) for reason, count in plan.left_alone.items()]
     yield from list_rows("Not rewritten", Tone.STRONG, columns, rows)

@@ -5,6 +5,7 @@ Source: PROTOCOL.md, "Table Features"; ALTER TABLE in Delta on Spark.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
@@ -24,7 +25,7 @@ from deltactl.operations.alter.steps import (
 from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
-from deltactl.protocol.column_names import find_column, list_columns
+from deltactl.protocol.column_names import find_column, format_column, list_columns
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
     REGISTRY,
@@ -46,6 +47,7 @@ from deltactl.protocol.property_rules import (
     needed_feature,
     parse_properties,
 )
+from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 from deltactl.protocol.stats import num_records
 from deltactl.suggest import with_suggestion
 from deltactl.units import DAY_MS, format_duration
@@ -232,11 +234,40 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
             "delta.enableRowTracking cannot be true: delta.rowTrackingSuspended is true",
             hint="Wait until the other writer has dropped the feature, then rerun.",
         )
-    for text in list_columns(properties.text(_STATS) or "") if _STATS in changed else ():
-        if find_column(after.data_schema, text) is None:
-            names = [f.name for f in after.data_schema.fields]
+    if _STATS in changed:
+        _ensure_stats_columns(after.data_schema, list_columns(properties.text(_STATS) or ""))
+
+
+def _ensure_stats_columns(schema: StructType, texts: Sequence[str]) -> None:
+    """Refuse columns of statistics that Delta on Spark refuses; members may have any type."""
+    leaves: list[tuple[str, ...]] = []
+    for text in texts:
+        if (fields := find_column(schema, text)) is None:
             message = f"{_STATS}: there is no data column {text!r}"
-            raise UsageError(with_suggestion(message, text, names))
+            raise UsageError(with_suggestion(message, text, [f.name for f in schema.fields]))
+        last = fields[-1]
+        if len(fields) == 1 and not _may_have_stats(last.type):
+            raise UsageError(
+                f"{_STATS}: Delta on Spark allows no column of the type of {text!r}",
+                hint="Omit columns of the types boolean, binary, array and map.",
+            )
+        path = tuple(field.name for field in fields)
+        leaves += _list_leaves(path, last.type)
+    twice = sorted(format_column(path) for path, times in Counter(leaves).items() if times > 1)
+    if twice:
+        raise UsageError(f"{_STATS}: {twice[0]} is given twice", hint="Give each column once.")
+
+
+def _may_have_stats(kind: DeltaType) -> bool:
+    if isinstance(kind, PrimitiveType):
+        return kind.name not in ("boolean", "binary")
+    return isinstance(kind, StructType)
+
+
+def _list_leaves(path: tuple[str, ...], kind: DeltaType) -> list[tuple[str, ...]]:
+    if not isinstance(kind, StructType):
+        return [path]
+    return [leaf for field in kind.fields for leaf in _list_leaves((*path, field.name), field.type)]
 
 
 def _warn_of_short_log(properties: TableProperties, warn: Warn) -> None:

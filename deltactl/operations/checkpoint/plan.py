@@ -74,6 +74,8 @@ def plan_checkpoint(
     if existing is not None:
         name = existing.names[0].rpartition("/")[2]
         reason = f"version {snapshot.version} already has a checkpoint: {name}"
+        if options.compat != "default":
+            reason += f"; {option('compat', options.compat)} applies to new checkpoints only"
         outdated = is_outdated(snapshot.store, existing.version)
         to_announce = existing if outdated else None
         return CheckpointPlan(snapshot.version, None, reason, to_announce=to_announce)
@@ -100,8 +102,8 @@ def _choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> 
     if options.kind == "v2" and not has_v2:
         raise UnsupportedFeatureError(
             "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
-            hint=f"Use {option('kind', 'classic')}, or enable v2Checkpoint with the engine that "
-            "writes the table.",
+            hint=f"Use {option('kind', 'classic')}, or run `deltactl alter TABLE --add-feature "
+            f"{V2_CHECKPOINT.name}` first.",
         )
     return options.kind
 

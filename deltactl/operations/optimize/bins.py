@@ -105,7 +105,10 @@ def _merge_files(candidates: Candidates, mask: Flags, rule: PackingRule) -> list
     rest = mask.copy()
     rest[rows_of(bins)] = False
     candidates.left_alone["already written for this target size"] = int((settled & rest).sum())
-    candidates.left_alone["not worth a rewrite yet"] = int((rest & ~settled).sum())
+    rest &= ~settled
+    is_large = candidates.sizes > rule.most_bytes
+    candidates.left_alone["too large to merge for this target size"] = int((rest & is_large).sum())
+    candidates.left_alone["not worth a rewrite yet"] = int((rest & ~is_large).sum())
     return bins
 
 

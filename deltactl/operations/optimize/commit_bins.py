@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import starmap, zip_longest
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +32,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.concurrent_deletes import Bin
+from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize.conflicts import explain_conflict
 from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import REMOVE_MAPPING, OptimizeOptions
@@ -334,6 +336,17 @@ def _add_commit(report: OptimizeReport, committed: Committed) -> OptimizeReport:
         deletion_vectors_removed=report.deletion_vectors_removed + count_vectors(bins),
         carried_bins=report.carried_bins + sum(rows > 0 for _, rows in kept),
         carried_rows=report.carried_rows + sum(rows for _, rows in kept),
+        sizes_after=_count_after(report, bins),
+    )
+
+
+def _count_after(report: OptimizeReport, bins: Sequence[Bin]) -> FileSizes:
+    before = report.sizes_after or report.plan.sizes_before
+    removed = [pc.fill_null(bin_.removed["size_bytes"], 0).to_numpy() for bin_ in bins]
+    added = np.array([file.size_bytes for bin_ in bins for file in bin_.added], np.int64)
+    return before.replaced(
+        count_sizes(np.concatenate([np.empty(0, np.int64), *removed]), before.small),
+        count_sizes(added, before.small),
     )
 
 

@@ -15,7 +15,7 @@ from deltactl.numpy_types import Flags
 from deltactl.operations.optimize.candidates import Candidates, suspect_mask
 from deltactl.operations.optimize.copy_rule import CopyRule, Refusal, Skip, classify, open_source
 from deltactl.operations.optimize.exclusions import TARGET_TAG
-from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.undecoded import UndecodedColumns, adapt_options
 from deltactl.operations.row_proofs import stored_reader, stored_schema
 from deltactl.parquet.data_file import DataFile, iter_data_files
@@ -43,7 +43,9 @@ def table_reader(snapshot: Snapshot) -> RowReader:
 def table_stats(snapshot: Snapshot) -> StatsColumns:
     """Return the statistics to write."""
     clustering = clustering_columns(snapshot.domains)
-    chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol, clustering=clustering)
+    chosen = choose_stats_columns(
+        snapshot.metadata, snapshot.protocol, clustering=clustering, warn=snapshot.warn
+    )
     return UndecodedColumns.of(snapshot.metadata).without_bounds(chosen)
 
 
@@ -77,8 +79,7 @@ def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | 
 
 def demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
     """Return the codec that outputs must have; ``None`` if the codec of the inputs is allowed."""
-    # A property with an unknown codec is ignored: it must not stop maintenance.
-    return options.codec_name or resolve_codec(snapshot.properties.compression_codec)
+    return options.codec_name or snapshot.properties.compression_codec
 
 
 def leave_lacking_defaults(candidates: Candidates, snapshot: Snapshot) -> None:

@@ -61,7 +61,6 @@ DEFAULT_MIN_ROW_GROUP_BYTES = 8 * MIB
 
 LAST_RUN: Final = "last-run"
 
-_CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
 _LEVEL: Final = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -77,6 +76,23 @@ def to_since(since: int | str) -> int | str:
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"{text!r} is neither a version nor {LAST_RUN}")
     return int(text)
+
+
+def to_codec(text: str) -> str:
+    """Return a codec that can be written, perhaps with its level, as it is.
+
+    Raises:
+        UsageError: there is no such codec or level.
+    """
+    name, level = _split_codec(text)
+    levels = CODEC_LEVELS[name]
+    if level is not None and not levels:
+        raise UsageError(f"the codec {name} has no compression levels", hint=f"Write {name!r}.")
+    if level is not None and level not in levels:
+        raise UsageError(
+            f"level {level} of the codec {name} is not between {levels[0]} and {levels[-1]}"
+        )
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +209,7 @@ class OptimizeOptions:
         is_settable=True,
         least=1,
     )
-    codec: str | None = execution_option(
+    codec: Annotated[str, to_codec] | None = execution_option(
         None,
         f"Compression of the new files: {', '.join([*CODEC_LEVELS][:-1])} or none",
         metavar="NAME[:LEVEL]",
@@ -243,7 +259,8 @@ class OptimizeOptions:
                 f"{option('rewrite', self.rewrite)}",
                 hint="Remove one of the two options.",
             )
-        self._ensure_codec()
+        if self.codec is not None:
+            to_codec(self.codec)
         self._ensure_layout()
 
     @property
@@ -320,22 +337,6 @@ class OptimizeOptions:
                 hint="Remove one of the two options.",
             )
 
-    def _ensure_codec(self) -> None:
-        if self.codec is None:
-            return
-        name, level = _split_codec(self.codec)
-        levels = CODEC_LEVELS[name]
-        if level is not None and not levels:
-            raise UsageError(
-                f"{option('codec', name)}: this codec has no compression levels",
-                hint=f"Write {option('codec', name)}.",
-            )
-        if level is not None and level not in levels:
-            raise UsageError(
-                f"{option('codec', name)}: level {level} is not between {levels[0]} and "
-                f"{levels[-1]}"
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions(OptimizeOptions):
@@ -349,16 +350,9 @@ def _split_codec(text: str) -> tuple[str, int | None]:
     name, colon, level = text.lower().partition(":")
     name = "none" if name == "uncompressed" else name
     if name not in CODEC_LEVELS or (colon and not _LEVEL.fullmatch(level)):
-        message = f"{option('codec')} {text!r} is not NAME or NAME:LEVEL"
+        message = f"the codec {text!r} is not NAME or NAME:LEVEL"
         raise UsageError(
             with_suggestion(message, name, CODEC_LEVELS),
             hint=f"Use one of: {', '.join(CODEC_LEVELS)}.",
         )
     return name, int(level) if level else None
-
-
-def resolve_codec(name: str | None) -> str | None:
-    """Return the codec for a name in a table or a footer; ``None`` if it cannot be written."""
-    folded = (name or "").strip().lower()
-    codec = _CODEC_ALIASES.get(folded, folded)
-    return codec if codec in CODEC_LEVELS else None

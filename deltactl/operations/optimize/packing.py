@@ -81,6 +81,11 @@ class PackingRule:
         """Return the minimum number of inputs of a bin."""
         return max(2, self.min_input_files)
 
+    @property
+    def most_bytes(self) -> int:
+        """Return the most weight of an input: so many of it reach the target."""
+        return self.target_bytes // self.fewest
+
 
 def pack(weights: Integers, settled: Flags, forced: Flags, rule: PackingRule) -> list[Integers]:
     """Return bins of one partition, as ascending indices; ordered by their first index.
@@ -93,7 +98,7 @@ def pack(weights: Integers, settled: Flags, forced: Flags, rule: PackingRule) ->
     """
     packer = _Packer(np.maximum(weights, 0).tolist(), forced.tolist(), rule)
     # A forced file that is large enough is a bin of its own.
-    alone, share = rule.target_bytes * 3 // 4, rule.target_bytes // rule.fewest
+    alone = rule.target_bytes * 3 // 4
     heavy: list[int] = []
     drivers: list[int] = []
     fillers: list[int] = []
@@ -103,7 +108,7 @@ def pack(weights: Integers, settled: Flags, forced: Flags, rule: PackingRule) ->
             (heavy if weight > alone else drivers).append(index)
         elif is_settled:
             fillers.append(index)
-        elif weight <= share:
+        elif weight <= rule.most_bytes:
             drivers.append(index)
     bins = packer.pack_drivers(drivers, fillers, heavy)
     if fillers or heavy:  # else they are in order

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.errors import DeltactlError, find_worst_error
+from deltactl.operations.file_sizes import FileSizes
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
@@ -77,7 +78,8 @@ class OptimizeReport(ShortRepr):
     round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``skipping`` says for
-    a dry run what lookups skip before and after. ``interrupted``: the run was stopped, and
+    a dry run what lookups skip before and after. ``sizes_after`` counts the considered files after
+    the commits. ``interrupted``: the run was stopped, and
     ``unfinished`` are the bins that it did not do, if any. ``error``: set if a run had work and
     committed nothing: the first failure, else the conflict of every bin.
     """
@@ -110,6 +112,7 @@ class OptimizeReport(ShortRepr):
     skipped: str | None = None
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
     skipping: LayoutReport | None = None
+    sizes_after: FileSizes | None = None
     error: DeltactlError | None = field(default=None, compare=False)
 
     @property

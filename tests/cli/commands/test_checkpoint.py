@@ -66,6 +66,14 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
     )
 
 
+def test_an_existing_checkpoint_keeps_its_form(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "events", "--compat", "plain")
+    again = cli("checkpoint", "events", "--compat", "spark")
+    assert again.code == 0
+    assert "already has a checkpoint" in again.out
+    assert "--compat spark applies to new checkpoints only" in " ".join(again.out.split())
+
+
 def test_an_outdated_hint_is_replaced(cli: RunCli, table: TableBuilder) -> None:
     cli("checkpoint", "events")
     table.store.put("_delta_log/_last_checkpoint", b'{"version":1,"size":1}')
@@ -267,7 +275,7 @@ def test_what_was_not_repaired_is_a_failure(cli: RunCli, table: TableBuilder) ->
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--kind", "v2"], 7, "v2Checkpoint"),
+        (["--kind", "v2"], 7, "run `deltactl alter events --add-feature v2Checkpoint` first"),
         (["--version", "9"], 1, "no version 9"),
         (["--version", "-1"], 2, "--version"),
         (["--kind", "odd"], 2, "odd"),

@@ -34,9 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-def make_table(path: Path, properties: dict[str, str]) -> None:
+def make_table(path: Path, properties: dict[str, str]) -> TableBuilder:
     path.mkdir(parents=True)
-    TableBuilder(path, [Column("id")], properties=properties)
+    return TableBuilder(path, [Column("id")], properties=properties)
 
 
 def write(path: Path, text: str) -> Path:
@@ -165,6 +165,50 @@ def test_a_setting_in_the_section_of_another_command_is_an_error(
         ran = cli(*args)
         assert ran.code == 2
         assert "optimize.max-files'. Did you mean 'max-bytes'?" in ran.err
+
+
+def test_a_property_that_is_ignored_is_not_shown_as_used(
+    cli: RunCli, settings: Settings, folder: Path
+) -> None:
+    wrong = {
+        "delta.targetFileSize": "1 MBytes",
+        "delta.parquet.compression.codec": "lzo",
+        "delta.checkpointInterval": "abc",
+    }
+    make_table(folder / "t", wrong).append([{"id": 1}], [{"id": 2}])
+    shown = settings("t", "--command", "optimize")
+    assert (shown["target-size"].origin, shown["codec"].origin) == ("default", "default")
+    said = {
+        key: f"the table property {key} is ignored: {reason}. Correct it with `deltactl alter t`"
+        for key, reason in {
+            "delta.targetFileSize": "'1 MBytes' is not a size",
+            "delta.parquet.compression.codec": "deltactl cannot write the codec 'lzo'",
+            "delta.checkpointInterval": "'abc' is not a whole number",
+        }.items()
+    }
+    size, codec, interval = said.values()
+    ran = cli("config", "t", "--command", "optimize")
+    assert ran.err == f"warning: {size}\nwarning: {codec}\n"
+    assert json.loads(cli("optimize", "t", "-o", "json").out)["warnings"] == [size, codec, interval]
+    assert json.loads(cli("checkpoint", "t", "--check", "-o", "json").out)["warnings"] == [interval]
+    make_table(folder / "other", {})
+    for tables, start in ((["t"], ""), (["t", "other"], "t: ")):
+        lines = cli("maintain", *tables, "--dry-run").err.splitlines()
+        assert lines == [f"warning: {start}{text}" for text in (size, interval)]
+
+
+@pytest.mark.parametrize("command", [["config", "--command", "optimize"], ["optimize", "t"]])
+def test_a_wrong_codec_is_an_error_with_its_place(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    path = write(folder / "deltactl.toml", '[optimize]\ncodec = "zstd:99"')
+    ran = cli(*command)
+    assert ran.code == 2
+    assert f"{path}: optimize.codec: level 99 of the codec zstd is not between" in ran.err
+    monkeypatch.setenv("DELTACTL_CODEC", "lz9")
+    ran = cli(*command)
+    assert ran.code == 2
+    assert "DELTACTL_CODEC: the codec 'lz9' is not NAME or NAME:LEVEL" in ran.err
 
 
 def test_a_wrong_variable_is_named(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:

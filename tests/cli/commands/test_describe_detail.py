@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from deltactl.cli.pages.detail import describe_skipping
 from deltactl.clock import SystemClock
+from deltactl.operations.skipping.report import ColumnSkipping, LayoutReport
 from tests.cli.conftest import RunCli
 from tests.support.history_logs import START_MS, add, info, metadata, write_commit
 
@@ -169,6 +171,14 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
     }
     write_commit(tmp_path / "plain", 0, info("CREATE TABLE"), protocol, metadata("p"))
     assert cli("describe-detail", f"{root}/plain", "--layout").code == 2
+
+
+@pytest.mark.parametrize(("share", "bar"), [(0.004, None), (0.005, None), (0.006, 0.006)])
+def test_a_share_that_is_shown_as_zero_has_no_bar(share: float, bar: float | None) -> None:
+    report = LayoutReport("hilbert", 300, 2, (ColumnSkipping("id", share, None, 0),))
+    table = describe_skipping(report).table
+    assert table is not None
+    assert list(table.rows) == [("id", share, bar, "-", None)]
 
 
 def test_storage_shows_what_the_files_are_for(cli: RunCli, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import deltactl
 from deltactl.cli.html_report.charts import draw_strip
 from deltactl.cli.html_report.page import RunFacts, render_report
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
@@ -18,6 +19,7 @@ from deltactl.cli.output.sections import Column as Cells
 from deltactl.cli.output.sections import Kind, Section, Strip, Table, Tone
 from deltactl.cli.parsing.argv import mask_address
 from deltactl.operations.clone_notes import CloneNote, write_note
+from deltactl.operations.file_sizes import count_sizes
 from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli
@@ -136,7 +138,13 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
         ]
         for p in plan["partitions"]
     )  # fmt: skip
-    histograms = (plan["sizes_before"]["histogram"], plan["sizes_after"]["histogram"])
+    after = plan["sizes_after"]
+    if not is_look:
+        assert plan["considered_files"] == plan["files"]
+        sizes = deltactl.Table("t").snapshot().files["size_bytes"].to_numpy()
+        after = count_sizes(sizes, after["small_below_bytes"]).to_dict()
+        assert f"small after: {after['small_files']} of {len(sizes)} files" in html.one("main").text
+    histograms = (plan["sizes_before"]["histogram"], after["histogram"])
     drawn = html.table("Files by size")
     assert sorted(cell for row in drawn.rows() for cell in (row[1], row[3]) if cell) == sorted(
         f"{bucket['files']:,}" for side in histograms for bucket in side

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.table_builder import (
     TableBuilder,
     array_of,
     commit_path,
+    map_of,
     struct_of,
 )
 
@@ -71,6 +73,7 @@ def actions(store: Store, version: int) -> dict[str, Any]:
         ("delta.checkpointInterval", " 5", "5"),
         ("delta.targetFileSize", "128MiB", str(128 << 20)),
         ("delta.targetFileSize", "1000", "1000"),
+        ("delta.targetFileSize", "100mb", str(100 << 20)),
         ("delta.isolationLevel", "serializable", "Serializable"),
         ("team", "30d ", "30d "),
     ],
@@ -92,6 +95,7 @@ def test_a_value_is_stored_as_spark_reads_it(key: str, value: str, stored: str) 
         ("delta.checkpointInterval", "9" * 5000, "from 1 on"),
         ("delta.logRetentionDuration", "100000001d", "at most"),
         ("delta.targetFileSize", "9" * 20, "too large"),
+        ("delta.targetFileSize", "0", "at least 1B"),
         ("delta.dataSkippingNumIndexedCols", "-2", "from -1 on"),
         ("delta.checkpointPolicy", "multi-part", "classic, v2"),
         ("delta.isolationLevel", "WriteSerializable", "Serializable"),
@@ -270,6 +274,7 @@ def test_in_commit_timestamps_say_since_when() -> None:
         ({"delta.rowTrackingSuspended": "true"}, {"delta.enableRowTracking": "true"}, "Suspended"),
         ({}, {"delta.dataSkippingStatsColumns": "id,s.y"}, r"s\.y"),
         ({}, {"delta.dataSkippingStatsColumns": "p"}, "'p'"),
+        ({}, {"delta.dataSkippingStatsColumns": "id, `id`"}, "id is given twice"),
     ],
 )
 def test_properties_that_do_not_fit_are_refused(
@@ -279,6 +284,29 @@ def test_properties_that_do_not_fit_are_refused(
     with pytest.raises((SafetyError, UsageError), match=said):
         alter(builder.store, properties=changes)
     assert Table("x", store=builder.store).snapshot().version == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("id,flag", "'flag'"),
+        ("bytes", "'bytes'"),
+        ("list", "'list'"),
+        ("map", "'map'"),
+        ("s,s.x", r"s\.x is given twice"),
+        ("s", None),
+        ("s.a,id", None),
+    ],
+)
+def test_statistics_of_columns_that_spark_refuses(names: str, said: str | None) -> None:
+    """As Delta on Spark 4.4: only at the top level does the type matter."""
+    columns = [
+        Column("id"), Column("flag", "boolean"), Column("bytes", "binary"), Column("s", NESTED),
+        Column("list", array_of("string")), Column("map", map_of("string", "string")),
+    ]  # fmt: skip
+    builder = TableBuilder(fresh_store(), columns)
+    with nullcontext() if said is None else pytest.raises(UsageError, match=said):
+        set_property(builder, "delta.dataSkippingStatsColumns", names)
 
 
 def test_features_are_added_or_refused_by_name() -> None:

@@ -220,11 +220,9 @@ def test_target_and_least_size() -> None:
 
 
 def test_the_target_of_the_table() -> None:
-    for text in ("32768", "32kb", "32KiB"):
-        builder = build(10 * KIB, 20 * KIB, properties={"delta.targetFileSize": text})
-        target = plan(builder).plan.target_bytes
-        assert target in (32768, 32000)
-        assert plan(builder, target_bytes=77 * KIB).plan.target_bytes == 77 * KIB
+    builder = build(10 * KIB, 20 * KIB, properties={"delta.targetFileSize": "32kb"})
+    assert plan(builder).plan.target_bytes == 32 * KIB
+    assert plan(builder, target_bytes=77 * KIB).plan.target_bytes == 77 * KIB
     for text in ("as large as can be", "²", "9" * 5000, "0"):
         builder = build(1, 2, properties={"delta.targetFileSize": text})
         assert plan(builder).plan.target_bytes == 256 * MIB
@@ -246,6 +244,17 @@ def test_fewer_files_than_the_minimum_are_left_alone() -> None:
     report = plan(builder, min_input_files=4)
     assert report.plan.is_empty
     assert report.plan.left_alone == {"not worth a rewrite yet": 3}
+
+
+def test_files_too_large_for_the_target_are_told_from_too_few_files() -> None:
+    builder = build(*[565 * KIB] * 8)
+    report = plan(builder, target_bytes=MIB)
+    assert report.plan.left_alone == {"too large to merge for this target size": 8}
+    report = plan(build(565 * KIB, 0), target_bytes=MIB, min_input_files=3)
+    assert report.plan.left_alone == {
+        "too large to merge for this target size": 1,
+        "not worth a rewrite yet": 1,
+    }
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
