@@ -28,7 +28,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from deltactl.cli.settings.patterns import matches_table
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
 from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.errors import UsageError
@@ -93,6 +92,8 @@ class ConfigSource:
 
     def has_in_profile(self, name: str, table: str) -> bool:
         """Return whether a pattern of a profile matches a table."""
+        from deltactl.cli.settings.patterns import matches_table  # only if there is a profile
+
         return matches_table(self.content[_PROFILES][name][_TABLES], table, self.path.parent)
 
     def check(

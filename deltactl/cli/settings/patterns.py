@@ -11,6 +11,8 @@ from glob import escape
 from pathlib import Path
 
 from deltactl.errors import StorageError
+from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import common_address, is_local_uri
 
 
 def matches_table(patterns: Sequence[str], table: str, folder: Path) -> bool:
@@ -69,17 +71,12 @@ def _spellings(table: str) -> set[str]:
 
 def _remote_spellings(address: str) -> tuple[str, ...]:
     """Return an address as it was written, and of a remote one the usual form."""
-    from deltactl.storage.names import common_address, is_local_uri  # only if there is a profile
-
     written = address.rstrip("/") or "/"
     return (written,) if is_local_uri(written) else (written, common_address(written))
 
 
 def _local_path(address: str) -> Path | None:
     """Return the path of a local address; ``None`` if it is remote, or of another host."""
-    from deltactl.storage.local.uris import uri_to_path
-    from deltactl.storage.names import is_local_uri
-
     written = address.rstrip("/") or "/"
     if not is_local_uri(written):
         return None

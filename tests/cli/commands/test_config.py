@@ -332,7 +332,7 @@ def test_a_table_is_matched_once_for_all_its_settings(
         matched.append(patterns)
         return matches_table(patterns, table, folder)
 
-    monkeypatch.setattr("deltactl.cli.settings.file.matches_table", count)
+    monkeypatch.setattr("deltactl.cli.settings.patterns.matches_table", count)
     assert cli("vacuum", "t", "--dry-run").code == 0
     assert matched == [["s"], ["t"]]
 
