@@ -206,7 +206,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l cleanup-only
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l compact-log -r -d 'Also write one compacted log file, of the commits FROM to TO. Without a range: of the commits after the previous checkpoint, up to the version of the new one'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l if-needed -r -d 'Run only if there are at least N commits since the last checkpoint'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l repair -d 'Verify all checkpoints and _last_checkpoint, and rewrite those that are invalid'
-complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l check -d 'Change nothing. Exit with status 3 if --if-needed, or without it delta.checkpointInterval, requires a checkpoint now. With --repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid'
+complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l check -d 'Change nothing. Exit with status 3 if --if-needed, or without it delta.checkpointInterval or a wrong _last_checkpoint, requires a checkpoint now. With --repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l yes -d 'Do not ask for confirmation'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l dry-run -d 'Show what the command would do, and change nothing'
 complete -c deltactl -n '__fish_seen_subcommand_from checkpoint' -l engine -r -a 'auto spark local' -d 'Where tasks run. local: in this process. spark: on Spark. auto: on Spark if a cluster is configured or the input size is at least --spark-threshold, else in this process'

@@ -62,6 +62,7 @@ class CheckpointKeywords(TypedDict, total=False):
     cleanup: bool
     cleanup_only: bool
     if_enabled: bool
+    if_due: bool
     compact_log: bool | str
     need: Need | Sequence[str] | None
 

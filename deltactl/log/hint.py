@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from deltactl.errors import ObjectNotFoundError, StorageError, Warn, ignore_warning
+from deltactl.errors import ObjectNotFoundError, StorageError, Warn
 from deltactl.log.listing import list_log
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
@@ -139,12 +139,6 @@ def _scalar_text(value: object) -> str:
     if isinstance(value, str):
         return f'"{quote(value, safe=_SAFE)}"'
     return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
-
-
-def is_outdated(store: Store, version: int) -> bool:
-    """Return whether ``_last_checkpoint`` names no checkpoint of this version or a later one."""
-    hinted = read_hint(store, ignore_warning)
-    return hinted is None or hinted < version
 
 
 def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:

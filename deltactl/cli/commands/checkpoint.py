@@ -31,8 +31,8 @@ class CheckpointFlags:
     check: bool = safety_option(
         False,
         "Change nothing. Exit with status 3 if --if-needed, or without it "
-        "delta.checkpointInterval, requires a checkpoint now. With --repair: exit with status 3 if "
-        "a checkpoint or _last_checkpoint is invalid",
+        "delta.checkpointInterval or a wrong _last_checkpoint, requires a checkpoint now. With "
+        "--repair: exit with status 3 if a checkpoint or _last_checkpoint is invalid",
         alone_with=("repair", "dry_run", "need"),
         is_basic=True,
     )

@@ -209,10 +209,13 @@ def _parse_metrics(name: str | None) -> Path | None:
 
 
 def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
+    from deltactl.cli.fleet.output import HeldOutput
     from deltactl.operations.run_context import RunContext
 
     jobs = fleet.run.options.jobs
-    children = {table: session.for_table(table, session.output, jobs) for table in tables}
+    held = {table: HeldOutput(session.output, table) for table in tables}
+    fleet.warnings = {table: output.warnings for table, output in held.items()}
+    children = {table: session.for_table(table, output, jobs) for table, output in held.items()}
     policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
     if left_out := [table for table, policy in policies.items() if not policy.actions]:
         count = format_count(len(left_out), "table")
@@ -222,14 +225,13 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
 
     def look(table: str) -> None:
         session.raise_if_cancelled()
-        child, warn = children[table], fleet.warnings.setdefault(table, []).append
+        child = children[table]
         try:
             log = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error
             return
-        log.warn = warn
-        context = RunContext.of(warn, storage_options=child.storage_options)
+        context = RunContext.of(child.output.warn, storage_options=child.storage_options)
         fleet.run.observe(table, log, policies[table], context)
 
     with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-look") as pool:

@@ -66,6 +66,15 @@ class TableOutput(Output):
         super().say(label, prefix + message, tone)
 
 
+class HeldOutput(TableOutput):
+    """The output of a first look at a table: keeps the warnings for the run on the table."""
+
+    def say(self, label: str, message: str, tone: Tone) -> None:
+        """Print a message that is no warning."""
+        if label != "warning":
+            super().say(label, message, tone)
+
+
 class FleetOutput:
     """Prints each outcome when it is known, but JSON and JUnit as one document at the end."""
 

@@ -24,6 +24,7 @@ def describe_due(report: DueReport) -> Iterator[Section]:
             ("version", str(report.version)),
             ("last checkpoint", "none yet" if report.last < 0 else f"version {report.last}"),
             ("interval", format_count(report.interval, "commit")),
+            ("problem", report.hint_problem),
         ],
     )
 

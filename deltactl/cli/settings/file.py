@@ -21,18 +21,16 @@ the command's section, the top of the file. A section ``commit`` is for all comm
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Setting, Source
 from deltactl.commit_options import SECTION, CommitOptions
-from deltactl.errors import StorageError, UsageError
+from deltactl.errors import UsageError
 from deltactl.suggest import with_suggestion
 
 FILE_NAME: Final = "deltactl.toml"
@@ -50,7 +48,6 @@ _HINT_TO_WRITE: Final = (
 _PROFILES: Final = "profiles"
 _CATALOG: Final = "catalog"
 _TABLES: Final = "tables"
-_HERE: Final = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,8 @@ class ConfigSource:
     commands: frozenset[str]
     command: str | None = None
     table: str | None = None
+    profile_of: dict[str, str | None] = field(default_factory=dict)
+    """The profile of each table that was asked for."""
 
     def find(self, key: str) -> Setting | None:
         """Return the place and the text of a setting; items of a list are joined with commas."""
@@ -74,18 +73,27 @@ class ConfigSource:
     def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Return the sections that may contain a setting, in the order in which they apply."""
         command = self.command or ""
-        for name, profile in self.content.get(_PROFILES, {}).items():
-            if self.table is not None and self.has_in_profile(name, self.table):
-                yield f"{_PROFILES}.{name}.{command}", profile.get(command, {})
-                yield f"{_PROFILES}.{name}.{SECTION}", profile.get(SECTION, {})
-                yield f"{_PROFILES}.{name}", profile
-                break
+        name = None if self.table is None else self._find_profile(self.table)
+        if name is not None:
+            profile = self.content[_PROFILES][name]
+            yield f"{_PROFILES}.{name}.{command}", profile.get(command, {})
+            yield f"{_PROFILES}.{name}.{SECTION}", profile.get(SECTION, {})
+            yield f"{_PROFILES}.{name}", profile
         yield command, self.content.get(command, {})
         yield SECTION, self.content.get(SECTION, {})
         yield "", self.content
 
+    def _find_profile(self, table: str) -> str | None:
+        """Return the first profile that has a table; each table is matched once."""
+        if table not in self.profile_of:
+            found = (it for it in self.content.get(_PROFILES, {}) if self.has_in_profile(it, table))
+            self.profile_of[table] = next(found, None)
+        return self.profile_of[table]
+
     def has_in_profile(self, name: str, table: str) -> bool:
         """Return whether a pattern of a profile matches a table."""
+        from deltactl.cli.settings.patterns import matches_table  # only if there is a profile
+
         return matches_table(self.content[_PROFILES][name][_TABLES], table, self.path.parent)
 
     def check(
@@ -328,33 +336,3 @@ def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(value) if isinstance(value, list) else str(value)
-
-
-def matches_table(patterns: list[str], table: str, folder: Path) -> bool:
-    """Return whether a pattern matches a table, in any spelling of their addresses.
-
-    A relative pattern is one of the working directory, or of ``folder``, that of its file.
-    """
-    names = _spellings(table)
-    globs = {glob for pattern in patterns for glob in _spellings(pattern, folder)}
-    return any(fnmatchcase(name, glob) for name in names for glob in globs)
-
-
-def _spellings(address: str, folder: Path = _HERE) -> set[str]:
-    """Return an address as it was written, and those that it leads to from here and ``folder``.
-
-    A setting can keep files from a vacuum, so it applies to each spelling of a table.
-    """
-    from deltactl.storage.local.uris import uri_to_path  # only if there is a profile
-    from deltactl.storage.names import common_address, is_local_uri
-
-    written = address.rstrip("/") or "/"
-    if not is_local_uri(written):
-        return {written, common_address(written)}
-    try:
-        path = uri_to_path(written)
-    except StorageError:  # of another host
-        return {written}
-    path = os.path.expanduser(path)  # noqa: PTH111 - as in ``open_store``
-    places = {str((place / path).absolute()) for place in (_HERE, folder)}
-    return {written, *places, *map(os.path.realpath, places)}

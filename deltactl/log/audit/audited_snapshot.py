@@ -89,15 +89,8 @@ class _Audit:
         """Raise an error if the commits prove the checkpoint wrong; warn if they are missing."""
         if not disagreements or self.is_judged:
             return
-        problem, is_proven = self._compare_with_commits()
         version, where = self.head.version, self.log.uri
-        if problem is not None:
-            raise SafetyError(
-                f"the checkpoint of version {version} of {where} disagrees with the older log "
-                f"files: {problem}",
-                hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If this cannot repair "
-                "it, restore the older commits from a backup first. Nothing was committed.",
-            )
+        is_proven = ensure_matches_commits(self.listed, version)
         self.is_judged = True
         if not is_proven:
             # Without the older commits, every reader depends on the checkpoint as it is.
@@ -108,12 +101,24 @@ class _Audit:
                 "readers"
             )
 
-    def _compare_with_commits(self) -> tuple[str | None, bool]:
-        """Return how the checkpoint differs from older files, and whether that proves it right."""
-        log, version = self.listed, self.head.version
-        try:
-            if not log.has_commits(version, version):
-                return None, False
-            return find_base_problem(log, version, None), log.has_commits(0, version)
-        except (CorruptLogError, ObjectNotFoundError):
-            return None, False
+
+def ensure_matches_commits(log: DeltaLog, version: int) -> bool:
+    """Return whether the older files of the log prove the checkpoint of a version right.
+
+    Raises:
+        SafetyError: they prove it wrong.
+    """
+    try:
+        if not log.has_commits(version, version):
+            return False
+        problem = find_base_problem(log, version, None)
+    except (CorruptLogError, ObjectNotFoundError):
+        return False
+    if problem is not None:
+        raise SafetyError(
+            f"the checkpoint of version {version} of {log.uri} disagrees with the older log "
+            f"files: {problem}",
+            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If this cannot repair "
+            "it, restore the older commits from a backup first. Nothing was committed.",
+        )
+    return log.has_commits(0, version)

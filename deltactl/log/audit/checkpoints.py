@@ -16,6 +16,7 @@ from deltactl.errors import (
     CorruptLogError,
     LogGapError,
     ObjectNotFoundError,
+    StorageError,
     UnsupportedFeatureError,
     ignore_warning,
 )
@@ -209,21 +210,22 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     with suppress(ObjectNotFoundError):
         data = log.store.read(HINT_NAME)
         version = parse_hint(data, said.append)
-    usable = [c for c in log.listing.checkpoints if c not in bad]
+    listing = log.listed  # from the checkpoint of an earlier content of this file on
+    usable = [c for c in listing.checkpoints if c not in bad]
     if said:
         return HintVerdict(version, said[0])
     if version is None:
         missing = f"{HINT_NAME} is missing" if usable else None
         return HintVerdict(None, missing, is_missing=missing is not None)
-    if all(c.version != version for c in log.listing.checkpoints):
+    if all(c.version != version for c in listing.checkpoints):
         newer = log.list_from(version)
         if any(c.version == version for c in newer.checkpoints):  # written after the listing
             return HintVerdict(version, None)
-    lost = find_lost_commits(log.listing, version, log.uri)
-    if lost is not None and version > log.latest_version:
+    lost = find_lost_commits(listing, version, log.uri)
+    if lost is not None and version > (listing.latest_version or 0):
         return HintVerdict(version, lost.message, is_ahead=True)
     # delta-rs and DuckDB need a complete checkpoint of this version or a later one.
-    newest = max((c.version for c in log.listing.checkpoints), default=-1)
+    newest = max((c.version for c in listing.checkpoints), default=-1)
     sizes = {len(c.files) for c in usable if c.version == version}
     if not sizes:
         problem = f"{HINT_NAME} refers to version {version}, which has no usable checkpoint"
@@ -238,6 +240,26 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
         )
         return HintVerdict(version, problem, stops_readers=True)
     return HintVerdict(version, None)
+
+
+def find_hint_problem(log: DeltaLog, snapshot: Snapshot) -> str | None:
+    """Return why ``_last_checkpoint`` must be replaced, or ``None``.
+
+    ``snapshot`` is of the same listing. Its checkpoint is the newest that can be read, up to its
+    version. A file that cannot be read is not replaced, because it may be right.
+    """
+    newest, listed = snapshot.segment.checkpoint_version, log.listed.checkpoints
+    unreadable = frozenset(c for c in listed if newest < c.version <= snapshot.version)
+    try:
+        verdict = check_hint(log, unreadable)
+    except StorageError as error:
+        log.warn(f"{HINT_NAME} was not checked: {error.message}")
+        return None
+    if verdict.is_ahead:  # only this file may show that commits were lost
+        return None
+    if verdict.problem is None and verdict.version is not None and verdict.version < newest:
+        return f"{HINT_NAME} is older than the checkpoint of version {newest}"
+    return verdict.problem
 
 
 def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:

@@ -42,8 +42,9 @@ class CheckpointOptions:
 
     ``version`` ``None`` is the latest. With ``version``, ``cleanup_only`` cleans up the log to the
     checkpoint of that version. ``if_enabled``: do not clean up if the newest version has
-    ``delta.enableExpiredLogCleanup`` set to false. ``sidecar_rows`` is the maximum number of file
-    actions of a sidecar.
+    ``delta.enableExpiredLogCleanup`` set to false. ``if_due``: write a checkpoint only if
+    ``delta.checkpointInterval`` or a wrong ``_last_checkpoint`` requires it. ``sidecar_rows`` is
+    the maximum number of file actions of a sidecar.
     """
 
     version: int | None = selection_option(
@@ -79,6 +80,7 @@ class CheckpointOptions:
         False, "Delete log files as --cleanup does, but write no checkpoint"
     )
     if_enabled: bool = False
+    if_due: bool = False
     truncates: ClassVar[bool] = False
     compact_log: Annotated[bool | tuple[int, int], to_range] = execution_option(
         False,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
+from deltactl.log.audit.checkpoints import find_hint_problem
 from deltactl.log.checkpoint.read import RowGroupRange, list_action_files, row_group_rows
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.hint import is_outdated
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import ReplayPartition
 from deltactl.log.snapshot import Snapshot
@@ -31,8 +31,8 @@ class CheckpointPlan:
 
     ``kind`` is ``None`` if there is nothing to write; ``reason`` explains it. ``actions`` is the
     maximum number of file actions, ``None`` if unknown without reading all.
-    ``partitions`` are the tasks of V2 sidecars. ``to_announce`` is the existing checkpoint of the
-    version, if ``_last_checkpoint`` is older, as after a run that could not replace it.
+    ``partitions`` are the tasks of V2 sidecars. ``to_announce`` is the newest checkpoint, if
+    ``_last_checkpoint`` must be replaced, as after a run that could not replace it.
     """
 
     version: int
@@ -57,6 +57,18 @@ def is_due(last_checkpoint: int, version: int, interval: int) -> bool:
     return version // interval > max(last_checkpoint, 0) // interval
 
 
+def _is_due_by_interval(snapshot: Snapshot) -> bool:
+    interval = snapshot.properties.checkpoint_interval
+    return is_due(snapshot.segment.checkpoint_version, snapshot.version, interval)
+
+
+def may_announce(log: DeltaLog, checkpoint: Checkpoint | None) -> bool:
+    """Return whether there is this checkpoint, and none in the listing is newer."""
+    return checkpoint is not None and all(
+        each.version <= checkpoint.version for each in log.listed.checkpoints
+    )
+
+
 def plan_checkpoint(
     log: DeltaLog, snapshot: Snapshot, options: CheckpointOptions
 ) -> CheckpointPlan:
@@ -76,9 +88,16 @@ def plan_checkpoint(
         reason = f"version {snapshot.version} already has a checkpoint: {name}"
         if options.compat != "default":
             reason += f"; {option('compat', options.compat)} applies to new checkpoints only"
-        outdated = is_outdated(snapshot.store, existing.version)
-        to_announce = existing if outdated else None
-        return CheckpointPlan(snapshot.version, None, reason, to_announce=to_announce)
+        is_wrong = may_announce(log, existing) and find_hint_problem(log, snapshot) is not None
+        return CheckpointPlan(
+            snapshot.version, None, reason, to_announce=existing if is_wrong else None
+        )
+    if options.if_due and not _is_due_by_interval(snapshot):
+        problem, newest = find_hint_problem(log, snapshot), snapshot.segment.checkpoint
+        if problem is None:
+            return CheckpointPlan(snapshot.version, None, "no checkpoint is due")
+        if may_announce(log, newest):
+            return CheckpointPlan(snapshot.version, None, problem, to_announce=newest)
     if snapshot.segment.commit is None:
         raise SafetyError(
             f"version {snapshot.version} already has a checkpoint of another kind, and its commit "

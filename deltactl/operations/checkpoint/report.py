@@ -14,12 +14,16 @@ from deltactl.storage.store import FileInfo
 
 @dataclass(frozen=True, slots=True)
 class DueReport:
-    """Whether a checkpoint is due; ``last`` is -1 without one, ``interval`` in commits."""
+    """Whether a checkpoint is due; ``last`` is -1 without one, ``interval`` in commits.
+
+    ``hint_problem``: why ``_last_checkpoint`` must be replaced, if it must be.
+    """
 
     version: int
     last: int
     interval: int
     due: bool
+    hint_problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -28,6 +32,7 @@ class DueReport:
             "last_checkpoint": None if self.last < 0 else self.last,
             "interval": self.interval,
             "due": self.due,
+            "hint_problem": self.hint_problem,
         }
 
 

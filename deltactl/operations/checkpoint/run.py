@@ -14,8 +14,12 @@ from functools import cached_property
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
-from deltactl.log.audit.audited_snapshot import audit_files, load_audited
-from deltactl.log.audit.checkpoints import find_base_problem, hint_of
+from deltactl.log.audit.audited_snapshot import (
+    audit_files,
+    ensure_matches_commits,
+    load_audited,
+)
+from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -56,7 +60,7 @@ Confirm = Callable[[str], bool]
 def check_due(log: DeltaLog, need: Need | None) -> DueReport:
     """Return whether a checkpoint of the latest version is due.
 
-    It is due by ``need``, or else by ``delta.checkpointInterval``.
+    It is due by ``need``, or else by ``delta.checkpointInterval`` or a wrong ``_last_checkpoint``.
 
     Raises:
         DeltactlError: there is no table, or the log is damaged.
@@ -68,7 +72,8 @@ def check_due(log: DeltaLog, need: Need | None) -> DueReport:
         return DueReport(snapshot.version, last, need.commits, due)
     interval = snapshot.properties.checkpoint_interval
     due = is_due(last, log.published_up_to(snapshot.version), interval)
-    return DueReport(snapshot.version, last, interval, due)
+    problem = find_hint_problem(log, snapshot)
+    return DueReport(snapshot.version, last, interval, due or problem is not None, problem)
 
 
 def checkpoint_table(
@@ -89,8 +94,8 @@ def checkpoint_table(
         VersionNotFoundError: there is no such version.
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
-            confirmed, or the checkpoint that would remain as the oldest differs from older files
-            of the log: nothing was written.
+            confirmed, or the checkpoint to announce, or that would remain as the oldest, differs
+            from older files of the log: nothing was written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
@@ -196,6 +201,8 @@ class _Job:
         plan = plan_checkpoint(self._log, snapshot, self._options)
         if not plan.is_empty:  # the new one keeps what the last one has
             audit_files(snapshot)
+        if plan.to_announce is not None:  # most readers read only what is announced
+            ensure_matches_commits(self._log.without_warnings(), plan.to_announce.version)
         return plan
 
     def plan_compaction(self) -> tuple[int, int] | None:

@@ -233,17 +233,17 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
 
 
 def _run_checkpoint(work: TableWork, base: Outcome) -> Outcome:
-    report = checkpoint_table(work.log, CheckpointOptions(), work.context)
+    report = checkpoint_table(work.log, CheckpointOptions(if_due=True), work.context)
+    if report.announces:
+        return replace(base, measured=Effect(), note="_last_checkpoint was replaced")
     if report.written is None and report.plan.version < work.facts.version:
         raise SafetyError(
             f"version {work.facts.version} of {work.log.uri} cannot have a checkpoint: its commit "
             f"is not published. Commits are published up to version {report.plan.version}",
             hint="Run `deltactl check TABLE`.",
         )
-    if report.written is None and not report.announces:
-        return _was_done(base, report.plan.reason)
     if report.written is None:
-        return replace(base, measured=Effect(), note="_last_checkpoint was replaced")
+        return _was_done(base, report.plan.reason)
     effect = Effect(
         requests_saved=base.predicted.requests_saved,
         bytes_read=base.predicted.bytes_read,  # the log has not changed but for our commit

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import UnsupportedFeatureError
-from deltactl.log.hint import is_outdated
+from deltactl.log.audit.checkpoints import find_hint_problem
 from deltactl.log.upkeep.cleanup import plan_cleanup
-from deltactl.operations.checkpoint.plan import is_due
+from deltactl.operations.checkpoint.plan import is_due, may_announce
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect, TableSubject
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -33,17 +33,20 @@ _NAMES_A_REQUEST: Final = 1000
 
 
 def find_checkpoint(subject: TableSubject) -> list[Action]:
-    """Return the checkpoint if it is due by the interval, or ``_last_checkpoint`` is outdated."""
+    """Return the checkpoint if it is due by the interval, or ``_last_checkpoint`` is wrong."""
     snapshot = subject.snapshot
     segment = snapshot.segment
     last, interval = segment.checkpoint_version, snapshot.properties.checkpoint_interval
     tail = snapshot.version - last
     text = f"{format_count(tail, 'commit')} since the last checkpoint; the interval is {interval}"
+    problem = None
     if not is_due(last, snapshot.version, interval):
-        if last < 0 or not is_outdated(snapshot.store, last):
+        problem = find_hint_problem(subject.log, snapshot)
+        if problem is None:
             return []
-        text = f"_last_checkpoint is missing, or older than the checkpoint of version {last}"
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+    if problem is not None and may_announce(subject.log, segment.checkpoint):
+        return [_replace_hint(subject, problem)]
     tail_bytes = sum(info.size_bytes for info in segment.tail)
     head_bytes = 0
     if segment.checkpoint is not None:
@@ -54,13 +57,27 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     return [
         subject.action(
             "checkpoint",
-            text,
+            problem or text,
             Effect(requests_saved=max(saved, 0)),
             requests=_REQUESTS_A_RUN + len(segment.tail),
             bytes_read=head_bytes + tail_bytes,
             bytes_written=written,
         )
     ]
+
+
+def _replace_hint(subject: TableSubject, problem: str) -> Action:
+    """Return the replacement of ``_last_checkpoint``, before which the checkpoint is compared."""
+    segment, commits = subject.snapshot.segment, subject.log.commit_files
+    older = [info for version, info in commits.items() if version <= segment.checkpoint_version]
+    files = [*older, *(segment.checkpoint.files if segment.checkpoint else ())]
+    return subject.action(
+        "checkpoint",
+        problem,
+        Effect(requests_saved=1 + len(commits) // _NAMES_A_REQUEST),  # a listing of the whole log
+        requests=_REQUESTS_A_RUN + len(files),
+        bytes_read=sum(info.size_bytes for info in files),
+    )
 
 
 def find_cleanup(subject: TableSubject) -> list[Action]:

@@ -119,8 +119,21 @@ def test_check_says_whether_one_is_due(cli: RunCli, table: TableBuilder) -> None
         "last_checkpoint": None,
         "interval": 3,
         "due": True,
+        "hint_problem": None,
     }
     assert CLASSIC not in names(table)
+
+
+def test_check_says_that_the_hint_is_wrong(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "events")
+    table.append([{"id": 4}])
+    table.store.put("_delta_log/_last_checkpoint", b'{"version":2,"size":5,"parts":2}')
+    assert cli("checkpoint", "events", "--check", "--if-needed", "commits=2").code == 0
+    due = cli("checkpoint", "events", "--check")
+    assert due.code == 3
+    assert "the number of parts in _delta_log/_last_checkpoint is wrong" in due.out
+    cli("checkpoint", "events")
+    assert cli("checkpoint", "events", "--check").code == 0
 
 
 @pytest.mark.usefixtures("trusted_clock")

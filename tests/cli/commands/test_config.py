@@ -12,7 +12,8 @@ import pytest
 from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.options.declared import declared_options
-from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
+from deltactl.cli.settings.file import find_config_files, load_config_file
+from deltactl.cli.settings.patterns import matches_table
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import MaintainPolicy
 from tests.cli.conftest import RunCli, Shown
@@ -332,6 +333,54 @@ def test_a_relative_pattern_is_one_of_the_directory_of_its_file(
         assert not file.has_in_profile("old", f"{tmp_path}/lake/archived/t")
 
 
+@pytest.mark.parametrize("place", [".", "env[prod]", "elsewhere"])
+@pytest.mark.parametrize("table", ["lake/t", "{0}/env[prod]/lake/t", "{0}/link/lake/t"])
+@pytest.mark.parametrize("pattern", ["lake/*", "./lake/t", "{0}/env[prod]/lake/*", "~/lake/t"])
+def test_a_directory_whose_name_is_a_pattern_is_taken_literally(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, table: str, pattern: str
+) -> None:
+    folder = tmp_path / "env[prod]"
+    for path in (folder / "lake/t", tmp_path / "elsewhere"):
+        path.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("env[prod]")
+    monkeypatch.setenv("HOME", str(tmp_path / "link"))
+    monkeypatch.chdir(tmp_path / place)
+    found = table.format(tmp_path)
+    if not Path(found).is_absolute() and place != "env[prod]":
+        found = str(folder / found)
+    assert matches_table([pattern.format(tmp_path)], found, folder)
+    assert not matches_table([pattern.format(tmp_path)], f"{tmp_path}/other/lake/t", folder)
+    assert not matches_table(["lake/*"], f"{tmp_path}/envp/lake/t", folder)
+
+
+def test_a_name_that_is_a_pattern_is_also_a_pattern(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("env[12]", "env1", "env2", "env3"):
+        (tmp_path / name / "t").mkdir(parents=True)
+    tables = [f"{name}/t" for name in ("env[12]", "env1", "env2", "env3")]
+    found = [matches_table(["env[12]/*"], table, Path("/etc")) for table in tables]
+    assert found == [True, True, True, False]
+
+
+def test_a_table_is_matched_once_for_all_its_settings(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    make_table(folder / "t", {})
+    profiles = "".join(f'[profiles.{it}]\ntables = ["{it}"]\n' for it in "stu")
+    write(folder / "deltactl.toml", profiles)
+    matched: list[list[str]] = []
+
+    def count(patterns: list[str], table: str, folder: Path) -> bool:
+        matched.append(patterns)
+        return matches_table(patterns, table, folder)
+
+    monkeypatch.setattr("deltactl.cli.settings.patterns.matches_table", count)
+    assert cli("vacuum", "t", "--dry-run").code == 0
+    assert matched == [["s"], ["t"]]
+
+
 def test_a_token_is_not_shown(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://host:15002/;token=hunter2")
     assert settings()["spark-remote"].value == "sc://host:15002/;..."
@@ -412,6 +461,29 @@ def test_the_variable_of_an_image_for_the_version_of_the_program_has_no_effect(
     monkeypatch.setenv("DELTACTL_VERSION", "1.2")
     ran = cli("check", str(tmp_path))
     assert (ran.code, "DELTACTL_VERSION" in ran.err) == (1, False)
+    ran = cli("clone", str(tmp_path), "to", "--shallow")  # it may be meant as --version
+    assert ran.code == 1
+    guess = "If you mean --version, give it on the command line"
+    assert f"no setting has the variable DELTACTL_VERSION. {guess}\n" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("optimize", "DELTACTL_VERBOSE"),
+        ("optimize", "DELTACTL_NO_COLOR"),
+        ("check", "DELTACTL_PATH"),
+        ("config", "DELTACTL_COMMAND"),
+        ("describe-history", "DELTACTL_SINCE"),
+    ],
+)
+def test_a_variable_of_an_option_that_changes_no_table_is_not_refused(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, name: str
+) -> None:
+    make_table(tmp_path / "t", {})
+    monkeypatch.setenv(name, "1")
+    ran = cli(command, str(tmp_path / "t"))
+    assert (ran.code, "error:" in ran.err) == (0, False)
 
 
 def test_a_misspelled_variable_is_a_warning(

@@ -86,6 +86,21 @@ def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
     assert outcome["measured"]["bytes_read"] == outcome["predicted"]["bytes_read"]
 
 
+@pytest.mark.parametrize("option", [["--dry-run"], ["--check"], []])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_warning_of_a_log_is_told_once_with_its_table(
+    lake: Path, cli: RunCli, option: list[str], jobs: str
+) -> None:
+    (lake / "b/_delta_log/_last_checkpoint").write_bytes(b"{")
+    ran = cli("maintain", "a", "b", "--jobs", jobs, "-o", "json", *option)
+    warning = "_delta_log/_last_checkpoint is not valid JSON, so the whole log is listed"
+    assert [run["warnings"] for run in json.loads(ran.out)["runs"]] == [[], [warning]]
+    assert [line for line in ran.err.splitlines() if warning in line] == [f"warning: b: {warning}"]
+    (lake / "b/_delta_log/_last_checkpoint").write_bytes(b"{")
+    one = cli("maintain", "b", *option)
+    assert [it for it in one.err.splitlines() if warning in it] == [f"warning: {warning}"]
+
+
 def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
     ran = cli("maintain", "a", "b", "--budget", "1B")
     rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -452,7 +453,9 @@ def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     assert hint_of(builder.store)["version"] == 2
 
 
-@pytest.mark.parametrize("old", [b'{"version":1,"size":1}', None])
+@pytest.mark.parametrize(
+    "old", [b'{"version":1,"size":1}', b'{"version":2,"size":5,"parts":3}', None]
+)
 @pytest.mark.parametrize("kind", ["classic", "multipart"])
 def test_a_hint_that_an_earlier_run_could_not_replace_is_replaced(
     old: bytes | None, kind: str
@@ -474,6 +477,40 @@ def test_a_hint_that_an_earlier_run_could_not_replace_is_replaced(
     assert memory_of(builder).contents() == before | {name: builder.store.read(name)}
     assert hint_of(builder.store)["version"] == 2
     assert checkpoint(builder.store).is_empty
+
+
+def test_a_checkpoint_is_not_announced_before_a_newer_one() -> None:
+    builder = table()
+    builder.checkpoint(version=1)
+    builder.checkpoint(version=2)
+    builder.store.delete_many([f"{LOG}/_last_checkpoint"])
+    options = CheckpointOptions(version=1)
+    planned = run_on(builder.store, checkpoint_table, options, dry_run=True)
+    assert planned.is_empty
+    assert checkpoint(builder.store, version=1).is_empty
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_checkpoint_that_lacks_a_file_is_not_announced(kept: int) -> None:
+    """Without the older commits, nothing shows that it does."""
+    builder = table()
+    builder.checkpoint()
+    name, rows = CLASSIC, read_rows(builder.store, CLASSIC)
+    lacking = next(row for row in rows if "add" in row)
+    buffer = io.BytesIO()
+    schema = pq.read_schema(io.BytesIO(builder.store.read(name)))
+    pq.write_table(pa.Table.from_pylist([r for r in rows if r != lacking], schema), buffer)
+    builder.store.put(name, buffer.getvalue())
+    builder.store.delete_many([f"{LOG}/_last_checkpoint"])
+    builder.forget_commits(kept)
+    if kept:
+        assert checkpoint(builder.store).hint_moved
+        return
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="checkpoint of version 2 .* disagrees") as caught:
+            run_on(builder.store, checkpoint_table, CheckpointOptions(), dry_run=dry_run)
+        assert "--repair" in (caught.value.hint or "")
+    assert f"{LOG}/_last_checkpoint" not in memory_of(builder).contents()
 
 
 def test_a_second_run_does_nothing() -> None:

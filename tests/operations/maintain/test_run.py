@@ -19,7 +19,13 @@ import pytest
 import deltactl
 from deltactl.engine.base import Engine, Progress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import AccessDeniedError, LeaseHeldError, NotATableError, UsageError
+from deltactl.errors import (
+    AccessDeniedError,
+    LeaseHeldError,
+    NotATableError,
+    StorageError,
+    UsageError,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.options import Budget, MaintainOptions
@@ -33,6 +39,7 @@ from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from deltactl.units import DAY_MS
+from tests.interop.judges import READERS, try_count
 from tests.support.clock import FixedClock
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore
@@ -461,7 +468,57 @@ def test_a_hint_that_could_not_be_replaced_is_replaced_by_the_next_run(
     assert [(it.name, it.was_done, it.error) for it in table.outcomes] == [
         ("checkpoint", False, None)
     ]
+    # A checkpoint that the interval does not require is not written.
+    assert json.loads(hint.read_bytes())["version"] == builder.version - tail
+    assert len(list(tmp_path.glob("_delta_log/*.checkpoint.parquet"))) == 1
+    assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
+
+
+@pytest.mark.parametrize("parts_of", [3, 5])
+def test_a_hint_with_which_readers_fail_is_replaced(tmp_path: Path, parts_of: int) -> None:
+    builder = build(tmp_path, commits=3)
+    builder.checkpoint()
+    for number in range(2):
+        builder.append([{"id": number, "part": "a"}])
+    log = tmp_path / "_delta_log"
+    if parts_of == 5:  # a writer of several parts was killed
+        shutil.copy(
+            log / f"{3:020d}.checkpoint.parquet",
+            log / f"{5:020d}.checkpoint.0000000001.0000000002.parquet",
+        )
+    log.joinpath("_last_checkpoint").write_text(f'{{"version":{parts_of},"size":9,"parts":2}}')
+    table = only(run(tmp_path, only=frozenset({"checkpoint"})))
+    assert [(it.note, it.error) for it in table.outcomes] == [
+        ("_last_checkpoint was replaced", None)
+    ]
+    assert {reader: try_count(reader, tmp_path)[1] for reader in READERS} == dict.fromkeys(
+        READERS, ""
+    )
+    assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
+
+
+def test_a_hint_without_any_checkpoint_is_replaced(tmp_path: Path) -> None:
+    builder = build(tmp_path, commits=3)
+    hint = tmp_path / "_delta_log/_last_checkpoint"
+    hint.write_bytes(b'{"version":2,"size":9,"parts":2}')
+    only(run(tmp_path, only=frozenset({"checkpoint"})))
     assert json.loads(hint.read_bytes())["version"] == builder.version
+    assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
+
+
+def test_a_hint_that_cannot_be_read_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = build(tmp_path, commits=3)
+    builder.checkpoint()
+    read = LocalStore.read
+
+    def refuse(store: LocalStore, name: str) -> bytes:
+        if name.endswith("_last_checkpoint"):
+            raise StorageError("no answer")
+        return read(store, name)
+
+    monkeypatch.setattr(LocalStore, "read", refuse)
     assert not only(run(tmp_path, only=frozenset({"checkpoint"}))).outcomes
 
 
