@@ -143,8 +143,8 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
         (["p=1/1.parquet"], "", "the table has no partition columns"),
         (["p=1/1.parquet"], "p int, q int", "its partition directories are not p=.../q=..."),
-        (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid int32"),
-        (["p=300/1.parquet"], "p byte", "not a valid int8"),
+        (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid integer"),
+        (["p=300/1.parquet"], "p byte", "not a valid byte"),
     ],
 )
 def test_folders_that_do_not_fit_are_named(
