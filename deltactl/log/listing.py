@@ -68,11 +68,6 @@ class LogListing:
         self.compacted = {key: file for key, file in self.compacted.items() if key[1] <= latest}
 
     @property
-    def all_checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints to check: the complete ones, then the empty ones."""
-        return [*self.checkpoints, *self.empty_checkpoints]
-
-    @property
     def latest_version(self) -> int | None:
         """Return the latest version that has a commit or a checkpoint, or ``None``."""
         newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]

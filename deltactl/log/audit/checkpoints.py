@@ -74,7 +74,7 @@ class HintVerdict:
 def check_checkpoints(log: DeltaLog) -> list[Verdict]:
     """Check every complete or empty checkpoint of a listing of the whole log, oldest first."""
     verdicts: list[Verdict] = []
-    for checkpoint in log.listing.all_checkpoints:
+    for checkpoint in log.all_checkpoints:
         verdicts.append(_check(log, checkpoint, verdicts))
     return sorted(verdicts, key=lambda v: (v.checkpoint.version, v.checkpoint.names))
 
