@@ -165,7 +165,7 @@ def test_what_has_no_effect_is_told_where_the_library_was_called(
     with pytest.warns(TableWarning, match="no file is in the partition day=2027-01-01") as told:
         table.optimize(partitions=["day=2026-01-01", "day=2027-01-01"], dry_run=True)
     assert told[0].filename == __file__
-    with pytest.warns(TableWarning, match=r"a table, with the partition columns \['day'\]") as told:
+    with pytest.warns(TableWarning, match="with the partition columns: day string") as told:
         deltactl.convert(table.uri, partition_by="id long")
     assert told[0].filename == __file__
     open_store("s3://bucket/t", {"keyy": "x", "anon": "true", "region": "r"})

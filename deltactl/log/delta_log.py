@@ -254,6 +254,11 @@ class DeltaLog:
         return self.listing.checkpoints
 
     @property
+    def all_checkpoints(self) -> Sequence[Checkpoint]:
+        """Return the checkpoints to check: the complete ones, then the empty ones."""
+        return [*self.listing.checkpoints, *self.listing.empty_checkpoints]
+
+    @property
     def compacted_files(self) -> Mapping[tuple[int, int], FileInfo]:
         """Return the log compaction files by their first and last version."""
         return self.listing.compacted

@@ -39,6 +39,8 @@ class LogListing:
     start_version: int
     commits: dict[int, FileInfo] = field(default_factory=dict)
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    empty_checkpoints: list[Checkpoint] = field(default_factory=list)
+    """Checkpoint files of 0 bytes: deltactl ignores them, but other readers may fail."""
     compacted: dict[tuple[int, int], FileInfo] = field(default_factory=dict)
     checksums: dict[int, FileInfo] = field(default_factory=dict)
     published_through: int | None = None
@@ -62,6 +64,7 @@ class LogListing:
             for version in [version for version in files if version > latest]:
                 del files[version]
         self.checkpoints = [c for c in self.checkpoints if c.version <= latest]
+        self.empty_checkpoints = [c for c in self.empty_checkpoints if c.version <= latest]
         self.compacted = {key: file for key, file in self.compacted.items() if key[1] <= latest}
 
     @property
@@ -78,7 +81,7 @@ class LogListing:
 
     @property
     def files_ahead(self) -> dict[str, int]:
-        """Return the checksum and log compaction files that reach beyond the latest version.
+        """Return the checksums, compacted files and empty checkpoints beyond the latest version.
 
         The values are their last versions. Writers write these files after the commits.
         """
@@ -87,7 +90,8 @@ class LogListing:
             return {}
         found = {info.name: end for end, info in self.checksums.items() if end > latest}
         longer = {info.name: end for (_, end), info in self.compacted.items() if end > latest}
-        return found | longer
+        empty = {c.names[0]: c.version for c in self.empty_checkpoints if c.version > latest}
+        return found | longer | empty
 
     @property
     def first_commit(self) -> int:
@@ -103,7 +107,8 @@ class LogListing:
 def list_log(store: Store, start_version: int = 0) -> LogListing:
     """List the log, from the files of ``start_version`` on.
 
-    As the protocol requires, incomplete multi-part checkpoints and empty checkpoints are omitted.
+    As the protocol requires, incomplete multi-part checkpoints are omitted, and empty checkpoints
+    are apart from the others.
     Unknown names are ignored. A missing log gives an empty listing.
 
     If a commit is missing but a later commit exists, the log is listed again. The reason: if two
@@ -161,6 +166,8 @@ def _list_once(store: Store, start_version: int) -> LogListing:
                 listing.compacted[start, end] = info
             case CheckpointFile() as found if info.size_bytes > 0:
                 _add_checkpoint(listing, parts, found, info)
+            case CheckpointFile(version, kind, format=form):
+                listing.empty_checkpoints.append(Checkpoint(version, kind, form, (info,)))
     for (version, num_parts), files in parts.items():
         if len(files) == num_parts:
             ordered = tuple(files[part] for part in sorted(files))

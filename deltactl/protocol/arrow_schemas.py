@@ -60,6 +60,7 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
     "decimal": pa.decimal128(10, 0),
     "variant": VARIANT_TYPE,
 }
+_NAMES: Final = {kind: name for name, kind in _PRIMITIVES.items()}
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -174,6 +175,15 @@ def _primitive_arrow(name: str) -> pa.DataType:
         f"column type {name!r} is not supported",
         hint="Use a tool that supports this type, or read only other columns.",
     )
+
+
+def describe_type(type: pa.DataType) -> str:
+    """Return the name of the Delta type that has an Arrow type; else the Arrow name."""
+    if pa.types.is_timestamp(type):
+        return "timestamp" if type.tz else "timestamp_ntz"
+    if pa.types.is_decimal(type):
+        return f"decimal({type.precision},{type.scale})"
+    return _NAMES.get(type, str(type))
 
 
 def partition_type(column: Field) -> pa.DataType:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.numpy_types import Flags
-from deltactl.protocol.arrow_schemas import array_of, texts_of
+from deltactl.protocol.arrow_schemas import array_of, describe_type, texts_of
 from deltactl.protocol.partition_texts import format_float, text_parser, zone_mask
 
 _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
@@ -75,7 +75,8 @@ def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -
     if parse is None:
         named = f" {column!r}" if column else ""
         raise CorruptLogError(
-            f"partition column{named} has type {type}, which cannot partition a table"
+            f"partition column{named} has type {describe_type(type)}, which cannot partition a "
+            "table"
         )
     of_column = f" of column {column!r}" if column else ""
     parsed: list[object] = []
@@ -84,7 +85,7 @@ def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -
             parsed.append(parse(text) if text else None)
         except (ValueError, ArithmeticError):
             raise CorruptLogError(
-                f"partition value {text!r}{of_column} is not a valid {type}"
+                f"partition value {text!r}{of_column} is not a valid {describe_type(type)}"
             ) from None
     return pa.array(parsed, type)
 

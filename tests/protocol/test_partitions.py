@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import build_map, lookup_map, parse_partition_column
+from deltactl.protocol.schema import PrimitiveType
 
 INSTANT = pa.timestamp("us", "UTC")
 LOCAL = pa.timestamp("us")
@@ -134,6 +136,15 @@ def test_years_beyond_four_digits_are_read() -> None:
 def test_what_is_no_value_is_named(text: str, type: pa.DataType) -> None:
     with pytest.raises(CorruptLogError, match="of column 'p' is not a valid"):
         parse_partition_column(pa.array([text]), type, column="p")
+
+
+@pytest.mark.parametrize(
+    "name", ["byte", "integer", "double", "boolean", "date", "timestamp", "decimal(5,2)"]
+)
+def test_the_type_of_an_error_is_that_of_the_schema(name: str) -> None:
+    with pytest.raises(CorruptLogError) as caught:
+        parse_partition_column(pa.array(["x"]), arrow_type(PrimitiveType(name)), column="p")
+    assert caught.value.message == f"partition value 'x' of column 'p' is not a valid {name}"
 
 
 def test_a_type_that_cannot_partition_is_refused() -> None:

@@ -7,7 +7,6 @@ deletes older files, the checkpoint that remains is compared with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -18,6 +17,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     StorageError,
     UnsupportedFeatureError,
+    VersionNotFoundError,
     ignore_warning,
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
@@ -31,7 +31,6 @@ from deltactl.log.segment import LogSegment, find_lost_commits, select_segment
 from deltactl.log.snapshot import Snapshot, load_segment, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
-from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
 from deltactl.protocol.stats_decoding import parsed_stats_type
 from deltactl.storage.store import FileInfo, Store
 
@@ -74,19 +73,11 @@ class HintVerdict:
 
 
 def check_checkpoints(log: DeltaLog) -> list[Verdict]:
-    """Check every complete checkpoint of a listing of the whole log, oldest first."""
+    """Check every complete or empty checkpoint of a listing of the whole log, oldest first."""
     verdicts: list[Verdict] = []
-    for checkpoint in [*log.listing.checkpoints, *_empty_checkpoints(log.store)]:
+    for checkpoint in log.all_checkpoints:
         verdicts.append(_check(log, checkpoint, verdicts))
     return sorted(verdicts, key=lambda v: (v.checkpoint.version, v.checkpoint.names))
-
-
-def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
-    """Yield checkpoint files of 0 bytes: deltactl ignores them, but other readers may fail."""
-    for info in store.list_from(LOG_DIR):
-        match parse_log_name(info.name.rpartition("/")[2]):
-            case CheckpointFile(version, kind, format=form) if not info.size_bytes:
-                yield Checkpoint(version, kind, form, (info,))
 
 
 def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verdict:
@@ -280,6 +271,6 @@ def find_lost(log: DeltaLog, wrong: frozenset[Checkpoint]) -> set[str]:
     for checkpoint in wrong:
         try:
             select_segment(log.listing, checkpoint.version, skip=wrong)
-        except LogGapError:
+        except (LogGapError, VersionNotFoundError):
             lost.add(checkpoint.names[0])
     return lost

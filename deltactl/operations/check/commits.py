@@ -97,9 +97,9 @@ def check_newest(log: DeltaLog, findings: Findings) -> None:
 
 
 def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
-    """Open every complete checkpoint; return the unusable ones."""
+    """Open every complete or empty checkpoint; return the unusable ones."""
     store, broken = log.store, set()
-    for checkpoint in log.checkpoints:
+    for checkpoint in log.all_checkpoints:
         if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]

@@ -177,7 +177,10 @@ class ContentChecker:
                 self._findings.add("DEFAULT_UNCLEAR", problem, file=file.logged.data.path)
 
     def _choose_leaves(self, stats: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
-        """Return leaves that are in both the statistics and the file: only those are compared."""
+        """Return leaves that are in both the statistics and the file, to be compared with it.
+
+        A leaf that the file lacks is null in all rows; statistics that say otherwise are noted.
+        """
         stated = tuple(leaf for leaf in self._leaves if stats.mentions(leaf))
         try:
             ensure_field_ids(self._match, file.schema, file.logged.data.path)
@@ -187,13 +190,14 @@ class ContentChecker:
             )
         except DataFileError:
             return stated  # reading the rows reports it
-        if len(held) < len(stated):
-            name = next(".".join(leaf.path) for leaf in stated if leaf not in held)
+        lacking = (leaf for leaf in stated if leaf not in held)
+        wrong = next((leaf.path for leaf in lacking if not stats.is_all_null(leaf)), None)
+        if wrong is not None:
             # Not a finding: valid tables of known writers have such files.
             self._findings.note(
-                "deltactl did not compare the statistics of columns that are missing in a file, "
-                f"such as {name!r}. A reader that skips files by these statistics may treat "
-                "the nulls of the column as values"
+                "the statistics of columns that are missing in a file, such as "
+                f"{'.'.join(wrong)!r}, do not say that all values are null. A reader that skips "
+                "files by these statistics may treat the nulls of the column as values"
             )
         return held
 

@@ -284,7 +284,7 @@ class _Run:
         """Find the wrong checkpoints that the other files of the log cannot rebuild."""
         codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
         names = {file for code, _, file, _ in self.findings.rows if code in codes}
-        wrong = frozenset(it for it in self.log.checkpoints if it.names[0] in names)
+        wrong = frozenset(it for it in self.log.all_checkpoints if it.names[0] in names)
         for name in find_lost(self.log, wrong):
             self.findings.repairs[name] = (
                 f"cannot be repaired: restore {name}, or the commits before it, from a backup"

@@ -106,6 +106,12 @@ class Statistics:
         """Return whether it has statistics of a leaf."""
         return any(self.find(member, leaf.path) is not None for member in _MEMBERS)
 
+    def is_all_null(self, leaf: StatsLeaf) -> bool:
+        """Return whether all that it says of a leaf is that every value is null."""
+        count, low, high = (self.find(member, leaf.path) for member in _MEMBERS)
+        rows = self.num_records
+        return rows is not None and row_count(count) == rows and low is high is None
+
     def find_malformed(self) -> Iterator[str]:
         """Yield members whose JSON type is wrong."""
         if self.counts_rows and self.num_records is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -11,7 +12,7 @@ from deltactl.engine.base import Task
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.convert.schema import Problem, find_partition_names
+from deltactl.operations.convert.schema import Partitioning, Problem, find_partition_names
 from deltactl.operations.convert.tasks import (
     CHANGE_TYPE,
     FooterBatch,
@@ -22,11 +23,14 @@ from deltactl.operations.convert.tasks import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.new_tables import PLAIN
+from deltactl.protocol.partition_texts import text_parser
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import StructType, encode_schema, is_void
+from deltactl.protocol.schema import DeltaType, StructType, encode_schema, is_void
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
+from deltactl.protocol.stats_encoding import encode_bounds
 
 # Large enough for the cost of a task, small enough that a short run uses all workers.
 _FILES_A_TASK: Final = 512
@@ -124,6 +128,42 @@ def _has_change_types(group: FooterGroup) -> bool:
     """Return whether a file may have a value in Delta's column for change data."""
     leaf = group.leaves.get((CHANGE_TYPE,))
     return leaf is not None and leaf.nulls.to_pylist() != group.files["num_rows"].to_pylist()
+
+
+def count_other_values(
+    column: str, footers: Footers, partitioning: Partitioning, string_prefix: int
+) -> int:
+    """Return how many files have other values of a partition column than their directories.
+
+    The bounds in the footers tell this: files without bounds are not counted.
+    """
+    count = 0
+    for group in footers.groups:
+        stored = group.schema.struct.find(column)
+        found = None if stored is None else group.leaves.get((stored.name,))
+        if stored is None or found is None or found.lower is None or found.upper is None:
+            continue
+        (leaf,) = list_leaves(StructType((stored,)))
+        if leaf.kind == "float":  # a text may have other digits than the stored value
+            continue
+        texts = [partitioning.of(path)[column] for path in group.files["path"].to_pylist()]
+        known = {text: _parse_text(text, stored.type) for text in set(texts)}
+        values = [known[text] for text in texts]
+        lower, upper = (
+            encode_bounds(values, leaf.kind, string_prefix, upper=upper) for upper in (False, True)
+        )
+        bounds = zip(found.lower.to_pylist(), found.upper.to_pylist(), strict=True)
+        pairs = zip(bounds, zip(lower, upper, strict=True), strict=True)
+        count += sum(None not in stated and stated != wanted for stated, wanted in pairs)
+    return count
+
+
+def _parse_text(text: str | None, kind: DeltaType) -> object:
+    """Return a partition value as a value of a type; ``None`` if it is null, or not valid."""
+    parse = text_parser(arrow_type(kind))
+    with suppress(ValueError, ArithmeticError):
+        return text if text is None or parse is None else parse(text)
+    return None
 
 
 def note_hidden(names: Collection[str]) -> list[str]:

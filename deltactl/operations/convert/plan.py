@@ -11,7 +11,12 @@ import pyarrow as pa
 from deltactl.errors import ConversionError
 from deltactl.log.writing.actions import NewFile
 from deltactl.operations.convert.directory import LeftOut
-from deltactl.operations.convert.footers import Footers, find_hidden, note_hidden
+from deltactl.operations.convert.footers import (
+    Footers,
+    count_other_values,
+    find_hidden,
+    note_hidden,
+)
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.schema import Partitioning, Problem, SchemaMerger, plan_partitions
 from deltactl.operations.convert.tasks import FooterGroup
@@ -101,10 +106,7 @@ def plan_convert(
     columns = choose_stats_columns(metadata, protocol) if options.statistics else None
     files = sorted(_list_files(footers, partitioning, columns), key=lambda file: file.path)
     both = [f.name for f in partitioning.fields if f.name.lower() in types]
-    if both:
-        notes.append(
-            f"{', '.join(both)}: also in the files, but readers take the values of the directories"
-        )
+    notes += _note_partitions(both, footers, partitioning, columns)
     if partitioning.assumes_utc:
         notes.append("timestamps without a zone in directory names are read as UTC")
     return ConvertPlan(
@@ -116,6 +118,27 @@ def plan_convert(
         tuple(sorted(merger.widened)),
         tuple(notes),
     )
+
+
+def _note_partitions(
+    both: Sequence[str], footers: Footers, partitioning: Partitioning, columns: StatsColumns | None
+) -> list[str]:
+    """Return the warnings about partition columns that are also in the files."""
+    if not both:
+        return []
+    notes = [
+        f"{', '.join(both)}: also in the files, but readers take the values of the directories"
+    ]
+    if columns is None:  # no bounds were read
+        return notes
+    for name in both:
+        count = count_other_values(name, footers, partitioning, columns.string_prefix)
+        if count:
+            notes.append(
+                f"{name}: {format_count(count, 'file')} with other values than those of the "
+                "directories. Readers ignore these values, and the next optimize drops them"
+            )
+    return notes
 
 
 def _merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger, list[str]]:

@@ -34,6 +34,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import render_type
 
 __all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert_directory"]
 
@@ -123,13 +124,16 @@ def _describe_table(log: DeltaLog, context: RunContext, *, dry_run: bool) -> Con
 
 
 def _warn_of_partitions(log: DeltaLog, options: ConvertOptions, context: RunContext) -> None:
-    """Warn if the partition columns of an existing table are not those that were requested."""
-    columns = list(log.snapshot().metadata.partition_columns)
-    wanted = columns if options.partition_by is None else [it.name for it in options.partition_by]
-    if sorted(columns) != sorted(wanted):
+    """Warn if the partition columns of an existing table, or their types, are not as requested."""
+    if options.partition_by is None:
+        return
+    types = {f.name: f.type for f in log.snapshot().metadata.known_partition_fields}
+    wanted = {it.name: it.type or types.get(it.name) for it in options.partition_by}
+    if wanted != types:
+        shown = ", ".join(f"{name} {render_type(kind)}" for name, kind in types.items()) or "none"
         context.warn(
             f"{option('partition_by')} has no effect: this already is a table, with the partition "
-            f"columns {columns}"
+            f"columns: {shown}"
         )
 
 

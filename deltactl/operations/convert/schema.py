@@ -331,7 +331,8 @@ def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -
     for directory, text in texts.items():
         why = _find_error(pa.array([text], pa.string()), target, column)
         if why is None and text in inexact:
-            why = f"partition value {text!r} of column {column!r} is not a valid {target}"
+            valid = render_type(kind)
+            why = f"partition value {text!r} of column {column!r} is not a valid {valid}"
         if why is not None:
             problems.append((directory, column, why))
     return problems

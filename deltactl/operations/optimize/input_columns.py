@@ -151,7 +151,8 @@ class InputColumns:
         suspects = [
             (place, columns[column])
             for name, place in places.items()
-            if name not in taken and not self._is_explained(name)
+            # A flat column without a type has only nulls, and mostly no statistics that tell it.
+            if not (name in taken or self._is_explained(name) or pa.types.is_null(place.type))
             for column in lacking
             if _fits(place.type, column, self.reader)
         ]

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from deltactl.errors import CorruptLogError, PredicateError
-from deltactl.operations.predicate.literals import Constant, describe_type, fit_constant
+from deltactl.operations.predicate.literals import Constant, fit_constant
 from deltactl.operations.predicate.terms import Call, Fixed, Operand
+from deltactl.protocol.arrow_schemas import describe_type
 from deltactl.protocol.partitions import parse_partition_column
 
 _DATE: Final = pa.date32()

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from deltactl.errors import PredicateError
+from deltactl.protocol.arrow_schemas import describe_type
 from deltactl.protocol.partition_texts import text_parser
 
 LiteralKind: TypeAlias = Literal[
@@ -157,17 +158,6 @@ def _round_down(text: str, type: pa.DataType) -> tuple[object, Side]:
         found = number.quantize(Decimal((0, (1,), -scale)), context=_FLOOR)
         side = "at" if found == number else "above"
     return (found if digits else int(found)), side  # type: ignore[return-value]
-
-
-def describe_type(type: pa.DataType) -> str:
-    """Return the SQL name of the type."""
-    if pt.is_timestamp(type):
-        return "timestamp" if type.tz else "timestamp_ntz"
-    if pt.is_decimal(type):
-        return f"decimal({type.precision},{type.scale})"
-    names = {"int64": "long", "int32": "integer", "int16": "short", "int8": "byte"}
-    names |= {"date32[day]": "date", "bool": "boolean"}
-    return names.get(str(type), str(type))
 
 
 def ill_fitting(said: str, described: str, type: pa.DataType) -> PredicateError:

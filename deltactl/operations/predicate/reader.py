@@ -18,7 +18,6 @@ from deltactl.operations.predicate.literals import (
     Constant,
     LiteralKind,
     comparable,
-    describe_type,
     fit_constant,
     ill_fitting,
 )
@@ -45,7 +44,7 @@ from deltactl.operations.predicate.terms import (
     Term,
     Truth,
 )
-from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.arrow_schemas import arrow_type, describe_type
 from deltactl.protocol.column_names import format_column, quote_column
 from deltactl.protocol.partition_texts import text_parser
 from deltactl.protocol.schema import StructType

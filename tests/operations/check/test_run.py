@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.codes import load_findings
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, LogGapError
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
@@ -323,6 +323,30 @@ def test_a_checkpoint_without_any_commit_is_a_note() -> None:
     assert codes(report) == []
     (note,) = (note for note in report.notes if "_last_checkpoint" not in note)
     assert note.startswith("no commit is left, only checkpoints up to version 4")
+
+
+@pytest.mark.parametrize("options", [{}, {"checkpoints": True}], ids=["plain", "checkpoints"])
+def test_an_empty_checkpoint_is_found(options: dict[str, bool]) -> None:
+    builder = table()
+    name = f"{LOG}/{3:020d}.checkpoint.parquet"
+    builder.store.put(name, b"")
+    report = check(builder.store, **options)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE"]
+    repair = f"deltactl checkpoint {builder.store.uri} --repair"
+    assert report.findings["repair"].to_pylist() == [repair]
+
+
+def test_an_empty_checkpoint_beyond_the_newest_commit_shows_a_loss() -> None:
+    builder = table()
+    name = f"{LOG}/{5:020d}.checkpoint.parquet"
+    builder.store.put(name, b"")
+    report = check(builder.store)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
+    assert all("restore" in text for text in report.findings["repair"].to_pylist())
+    with pytest.raises(LogGapError, match=f"{name} names version 5"):
+        DeltaLog(builder.store, fail).ensure_newest()
+    Table("x", store=builder.store, warn=fail).fix(kind="last-checkpoint")
+    assert codes(check(builder.store)) == []
 
 
 def test_an_unreadable_checkpoint_without_any_commit_stops_readers() -> None:

@@ -21,6 +21,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.convert import tasks
 from deltactl.operations.convert.directory import LINKED, NOT_FOLLOWED
+from deltactl.operations.convert.options import parse_partition_by
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.protocol.schema import render_type
 from deltactl.storage.local.store import LocalStore
@@ -318,6 +319,30 @@ def test_an_empty_table_of_a_file_without_rows(tmp_path: Path) -> None:
 
 
 # -- where there is something already ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_warned"),
+    [
+        (None, False),
+        ("y", False),
+        ("y int", False),
+        ("y binary", True),
+        ("z int", True),
+        ("y, z", True),
+    ],
+)
+def test_other_partition_columns_than_those_of_the_table_are_a_warning(
+    tmp_path: Path, asked: str | None, is_warned: bool
+) -> None:
+    write(tmp_path, "y=1/1.parquet", {"id": [1]})
+    convert(str(tmp_path))
+    partition_by = None if asked is None else parse_partition_by(asked)
+    told: list[str] = []
+    convert(str(tmp_path), ConvertOptions(partition_by=partition_by), warn=told.append)
+    assert told == is_warned * [
+        "partition_by has no effect: this already is a table, with the partition columns: y integer"
+    ]
 
 
 def test_a_table_above_or_below_is_refused(tmp_path: Path) -> None:

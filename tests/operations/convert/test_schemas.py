@@ -5,6 +5,7 @@ import json
 import shutil
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -124,6 +125,40 @@ def test_a_partition_column_in_the_files_too_keeps_its_place_and_type(tmp_path: 
     assert_all_read(tmp_path, [{"p": 1, "id": 5}])
 
 
+@pytest.mark.parametrize(
+    ("text", "stored", "asked", "is_other"),
+    [
+        ("01", [1, 1], "p string", False),
+        ("1", [2, 2], None, True),
+        ("1", [1, 2], None, True),
+        ("1", [None, None], None, False),
+        ("x", [1, 1], "p string", True),
+        ("__HIVE_DEFAULT_PARTITION__", [1, 1], None, True),
+        ("2024-01-01", [dt.date(2024, 1, 1)], None, False),
+        ("2024-01-01", [dt.date(2024, 1, 9)], None, True),
+        ("2024-01-01 12%3A00%3A00", [dt.datetime(2024, 1, 1, 12)], None, False),
+        ("2024-01-01 12%3A00%3A00", [dt.datetime(2024, 1, 1, 13)], None, True),
+        ("a" * 40, ["a" * 40], None, False),
+        ("a" * 40, ["b" * 40], None, True),
+        ("1.1", pa.array([1.1], pa.float32()), None, False),
+        ("1.50", pa.array(["1.5"]).cast(pa.decimal128(5, 2)), None, False),
+        ("true", [False], None, True),
+    ],
+)
+def test_other_values_of_a_partition_column_in_the_files_are_counted(
+    tmp_path: Path, text: str, stored: Any, asked: str | None, is_other: bool
+) -> None:
+    for number in range(2):
+        write(tmp_path, f"p={text}/{number}.parquet", {"p": stored, "id": [5] * len(stored)})
+    told: list[str] = []
+    partition_by = None if asked is None else parse_partition_by(asked)
+    convert(str(tmp_path), ConvertOptions(partition_by=partition_by), warn=told.append)
+    assert [message for message in told if "other values" in message] == is_other * [
+        "p: 2 files with other values than those of the directories. Readers ignore these values, "
+        "and the next optimize drops them"
+    ]
+
+
 def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) -> None:
     write(tmp_path, "landing/p=1/batch7/1.parquet", {"id": [1]})
     write(tmp_path, "landing/p=2/2.parquet", {"id": [2]})
@@ -143,8 +178,8 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
         (["p=1/1.parquet"], "", "the table has no partition columns"),
         (["p=1/1.parquet"], "p int, q int", "its partition directories are not p=.../q=..."),
-        (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid int32"),
-        (["p=300/1.parquet"], "p byte", "not a valid int8"),
+        (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid integer"),
+        (["p=300/1.parquet"], "p byte", "not a valid byte"),
     ],
 )
 def test_folders_that_do_not_fit_are_named(

@@ -611,7 +611,7 @@ def test_local_addresses_in_statements_are_not_encoded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["2) LOCATION 's3://elsewhere/' --", "1_0", "x"])
 def test_a_value_that_is_none_of_its_type_is_refused(engine: Any, text: str) -> None:
     builder = by_texts("integer", "1", text)
-    with pytest.raises(CorruptLogError, match="of column 'n' is not a valid int32"):
+    with pytest.raises(CorruptLogError, match="of column 'n' is not a valid integer"):
         generate(builder.store, ManifestOptions(ddl=engine))
 
 

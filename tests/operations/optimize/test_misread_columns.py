@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import SafetyError, VerificationError
+from deltactl.library import convert
 from deltactl.operations.optimize import input_columns
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.parquet.projection import FileFields, Matcher
@@ -249,3 +250,19 @@ def test_a_number_does_not_count_as_the_values_of_a_new_text_column(tmp_path: Pa
     table.optimize(MERGE)
     read = Table(str(tmp_path), warn=lambda message: None).scan().read_all()
     assert read["x"].null_count == 3 * NUM_FILES
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+def test_a_column_without_a_type_has_no_values_that_could_be_lost(
+    tmp_path: Path, options: OptimizeOptions
+) -> None:
+    for number in range(NUM_FILES):
+        pq.write_table(pa.table({"k": [number], "x": [1.5]}), tmp_path / f"{number}.parquet")
+    pq.write_table(pa.table({"k": [NUM_FILES], "n": pa.nulls(1)}), tmp_path / "n.parquet")
+    convert(str(tmp_path), warn=lambda message: None)
+    table = Table(str(tmp_path), warn=lambda message: None)
+    table.optimize(options)
+    read = table.scan().read_all()
+    assert read.schema.names == ["k", "x"]
+    assert read["x"].null_count == 1
+    assert read.num_rows == NUM_FILES + 1
