@@ -81,7 +81,7 @@ DIRECTORIES: Final = {
         TWO_KEYS, "are not a=.../bb=...", by("a long, bb string")
     ),
     "a value that is no integer": Directory(
-        {"k=word/1.parquet": ONE}, "not a valid int32", by("k int")
+        {"k=word/1.parquet": ONE}, "not a valid integer", by("k int")
     ),
     "files beside partitions": Directory(
         {"0.parquet": ONE, "k=1/1.parquet": ONE}, "are not k=...", by("k string")
