@@ -36,7 +36,7 @@ _SIGNATURE: Final = re.compile(
 )
 # What follows is longer than the reason: of Azure, and of the loader of libraries.
 _DETAILS: Final = re.compile(r"\nRequestId:|\s+dlopen\(")
-_HOST: Final = re.compile(r"(?:to host |host='|https?://)([^\s/:'\"]+)")
+_HOST: Final = re.compile(r"(?:to host |host='|https?://)([^\s/:'\"]+(?::\d+)?)")
 _REFUSAL_BY_ENTRA: Final = re.compile(r"AADSTS\d+[^\n]*")
 
 

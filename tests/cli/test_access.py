@@ -120,8 +120,8 @@ CASES = [
     _azure("no-bucket", "BUCKET_NOT_FOUND", "'c' does not exist", "bucket or container",
            _xml(404, "ContainerNotFound")),
     Case(
-        "s3-no-network", "s3://b/t", "UNREACHABLE", "no connection to s3.invalid", "the network",
-        options={"endpoint_url": "https://s3.invalid"}, environ=_KEYS,
+        "s3-no-network", "s3://b/t", "UNREACHABLE", "connection to s3.invalid:9000", "the network",
+        options={"endpoint_url": "https://s3.invalid:9000"}, environ=_KEYS,
     ),
     Case(
         "gcs-no-network", "gs://b/t", "UNREACHABLE", "no connection to gcs.invalid", "the network",
