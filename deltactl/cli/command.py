@@ -33,7 +33,6 @@ from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import check_variables
 from deltactl.cli.startup import load_arrow
 from deltactl.errors import UsageError
-from deltactl.option_fields import Group
 
 PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
 """``plan_ahead(session, tables, jobs)``: looks at all tables before the command runs on each.
@@ -84,7 +83,6 @@ class Command(TyperCommand):
     shared: Collection[type] = ()
     """The classes of the other options."""
     needs_arrow = True
-    only_shows = False
     explains_settings = False
     """Whether the command also runs with a wrong file of settings, and shows what is wrong."""
     plan_ahead: PlanAhead | None = None
@@ -96,10 +94,8 @@ class Command(TyperCommand):
 
     @property
     def typed_only(self) -> set[str]:
-        """Return the names of the options that are no settings and decide what is changed."""
-        groups = {Group.SAFETY} if self.only_shows else {*Group} - {Group.OUTPUT}
-        found = (it for it in self.declared.values() if it.option.group in groups)
-        return {it.name for it in found if not it.option.is_settable}
+        """Return the names of the options that are no settings."""
+        return {it.name for it in self.declared.values() if not it.option.is_settable}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""

@@ -30,8 +30,6 @@ class CommandSpec:
     """Whether it is for programs only, and hidden in help and manual pages."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
-    only_shows: bool = False
-    """Whether the command changes nothing, or only with an option such as ``--fix``."""
 
     @property
     def module(self) -> str:
@@ -44,17 +42,11 @@ _COMMIT_OPTIONS: Final = (CommitOptions, *_LOG_OPTIONS)
 _TASK_OPTIONS: Final = (EngineOptions, *_COMMIT_OPTIONS)
 
 COMMANDS: Final = (
-    CommandSpec(
-        "describe-history",
-        "Show the commits of a table, newest first",
-        needs_arrow=False,
-        only_shows=True,
-    ),
+    CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
     CommandSpec(
         "describe-detail",
         "Show schema, size, properties and features of a table",
         (FleetOptions, ReportOptions),
-        only_shows=True,
     ),
     CommandSpec(
         "optimize",
@@ -80,7 +72,6 @@ COMMANDS: Final = (
         "check",
         "Check whether log, files and statistics agree",
         (*_TASK_OPTIONS, FleetOptions, ReportOptions),
-        only_shows=True,
     ),
     CommandSpec(
         "generate-manifest",
@@ -100,15 +91,11 @@ COMMANDS: Final = (
         "explain",
         "Explain an error code: causes, and what to do",
         omits=("output", "max_requests_per_second", "progress", "storage_option"),
-        only_shows=True,
     ),
     CommandSpec(
         "config",
         "Show every setting, and where its value comes from",
         omits=("output", "max_requests_per_second", "progress"),
-        only_shows=True,
     ),
-    CommandSpec(
-        "complete", "Print completions for a command line", is_hidden=True, only_shows=True
-    ),
+    CommandSpec("complete", "Print completions for a command line", is_hidden=True),
 )

@@ -88,7 +88,7 @@ def load_command(spec: CommandSpec) -> Command:
     module = import_module(spec.module)
     shared = (*spec.shared, GlobalOptions, *getattr(module, "SETTINGS", ()))
     command = build_command(module.command, spec.name, shared, spec.omits)
-    command.needs_arrow, command.only_shows = spec.needs_arrow, spec.only_shows
+    command.needs_arrow = spec.needs_arrow
     command.explains_settings = spec.name in ("config", "explain")
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command

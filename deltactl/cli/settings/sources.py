@@ -73,19 +73,19 @@ def check_variables(
 ) -> None:
     """Refuse variables of options that are no settings, and warn of those with a misspelled name.
 
-    ``settings`` are the names of the command's options that are settings, ``typed_only`` of those
-    that are none and decide what is changed, ``every`` of all settings. A variable whose name
-    resembles no option may be that of another program.
+    ``settings`` and ``typed_only`` are the names of the command's options that are settings and
+    that are none, ``every`` of all settings. A variable whose name resembles no option may be that
+    of another program.
 
     Raises:
-        UsageError: one of ``typed_only`` is set; without it the run might change more.
+        UsageError: such an option is set; without it the run might change more.
     """
     known = {_VARIABLE_OF_FILE, *map(variable_name, settings)}
     ours = {it for it in environ if it.startswith(_PREFIX) and not it.startswith(_PREFIX_OF_ACTION)}
+    unknown = sorted(ours - known - {_OF_IMAGES})
     by_variable = {variable_name(option): option for option in typed_only}
-    unknown = sorted(ours - known - ({_OF_IMAGES} - by_variable.keys()))
     for name in unknown:
-        if environ[name] and name in by_variable and name != _OF_IMAGES:
+        if environ[name] and name in by_variable:
             raise UsageError(
                 f"{name}: this option cannot be set by a variable",
                 hint=f"Unset the variable, and give --{by_variable[name]} on the command line.",
