@@ -48,7 +48,6 @@ from deltactl.operations.vacuum.report import FileFailure, VacuumReport
 from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.names import OWN_DIR
 from deltactl.units import format_duration
 
 BATCH_FILES = 1000  # the most names of one delete request of S3
@@ -57,7 +56,6 @@ _LEAST_SKEW_MS = 60_000
 _MOST_SKEW_MS = 3_600_000
 # Smaller differences are the duration of a commit and the resolution of file timestamps.
 _NO_SKEW_MS = 1000
-_PROBE = f"{OWN_DIR}/probe"
 
 Replan = Callable[[int], VacuumPlan]
 """``replan(cutoff_ms) -> plan``: the plan for another cutoff, of the same version."""
@@ -135,12 +133,9 @@ class VacuumRun:
         """Remove the files of the plan that are still unneeded.
 
         Raises:
-            AccessDeniedError: an object store does not allow deletions: nothing was copied.
             SafetyError: the clocks of this machine and of the store are too far apart.
             DeltactlError: nothing could be removed; the first failure.
         """
-        if self._options.quarantine and self._store.directories is None:
-            self._ensure_may_delete()
         write_journal(self._store, self._record, self._plan.files)
         put_at = self._context.clock.now_ms()
         try:
@@ -166,13 +161,6 @@ class VacuumRun:
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped.message))
         return self._report(stopped, interrupted=self._context.is_cancelled)
-
-    def _ensure_may_delete(self) -> None:
-        """Raise an error if a move in an object store, a copy and a deletion, would only copy."""
-        self._store.put(_PROBE, b"")
-        failed = self._store.delete_many([_PROBE])
-        if failed:
-            raise failed[_PROBE]
 
     def _commit(
         self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
@@ -275,6 +263,7 @@ class VacuumRun:
                     self._fail(batches[outcome.task_id], outcome.error)
                 else:
                     self._take(outcome.result)
+            self._date_quarantine()  # the machine may have been suspended
             done += len(names)
             if self._context.on_progress is not None:
                 self._context.on_progress(

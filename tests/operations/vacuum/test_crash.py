@@ -130,6 +130,8 @@ def test_nothing_goes_before_the_journal_and_the_start_are_there() -> None:
     stage = Stage()
     for options in MODES:
         methods = [method for method, _ in stage.count_calls(options)]
-        first = methods.index("move_many" if "move_many" in methods else "delete_many")
+        first = min(
+            methods.index(method) for method in ("delete_many", "move_many") if method in methods
+        )
         assert methods.index("put") < methods.index("put_if_absent") < first
         assert "put" not in methods[methods.index("put_if_absent") : first]

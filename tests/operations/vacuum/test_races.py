@@ -154,6 +154,8 @@ def test_each_batch_stays_in_quarantine_for_the_whole_time(monkeypatch: pytest.M
     report = scene.vacuum(Slow(scene.dated()), quarantine=True)
     assert report.files_removed == len(gone)
     assert left == [7 * DAY] * 3
+    assert report.quarantined_until_ms == scene.clock.now_ms() + 7 * DAY
+    assert list_runs(scene.store)[0].quarantined_until_ms == report.quarantined_until_ms
 
 
 def _beyond_us(scene: Scene) -> None:

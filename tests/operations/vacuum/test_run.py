@@ -553,19 +553,6 @@ def test_a_vacuum_that_cannot_be_recorded_has_ended_all_the_same() -> None:
     ]
 
 
-def test_nothing_is_copied_to_a_quarantine_where_nothing_can_be_deleted() -> None:
-    class WithoutDeletions(ForwardingStore):
-        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-            return {name: AccessDeniedError(f"cannot delete {name!r}: denied") for name in names}
-
-    scene = Scene()
-    scene.remove(40, *scene.append(60, *"abc")[1:])
-    before = scene.names()
-    with pytest.raises(AccessDeniedError, match="denied"):
-        scene.vacuum(WithoutDeletions(scene.dated()), quarantine=True)
-    assert scene.names() - before <= {"_deltactl/probe"}
-
-
 @pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])
 def test_an_error_of_the_caller_ends_the_vacuum(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
