@@ -285,7 +285,7 @@ def _sync_clone(world: World, chance: Chance) -> None:
         world.say(change(world, chance))
     apart = chance.apart("sync")
     if apart.random() < 0.4:
-        world.say(rewrite_in_place(world, apart))
+        world.say(rewrite_in_place(world, apart, source))
     run = random_run(world, chance, chance.choice((source, target)))
     run.source = source
     words = [address_of(world, chance, target), "--deep", "--sync"]

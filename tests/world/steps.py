@@ -276,9 +276,10 @@ def _land_in(world: World, place: str, chance: Chance, is_partitioned: bool, age
     return f"{path} lands, {age_ms // DAY_MS} days old"
 
 
-def rewrite_in_place(world: World, chance: Chance) -> str:
+def rewrite_in_place(world: World, chance: Chance, place: str = "") -> str:
     """A producer writes a file that it landed again, under the same name: mostly a live one."""
     found = sorted(path for path in world.model.produced if world.space.entry(path))
+    found = [path for path in found if path.startswith(f"{place}/")] or found
     if not found:
         return _land(world, chance)
     live = sorted(_live_files(world) & {*found})

@@ -37,6 +37,7 @@ def _globs(pattern: str, places: Sequence[Path]) -> Iterator[str]:
     if path is None:
         return
     for place in places:
+        yield os.path.normpath(os.path.join(escape(str(place)), path))  # noqa: PTH118 - not a path
         for head, rest in _split_pattern(place, path):
             for literal in (str(head), os.path.realpath(head)):
                 yield os.path.join(escape(literal), *rest)  # noqa: PTH118 - not a path

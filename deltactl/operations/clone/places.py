@@ -79,8 +79,8 @@ def find_progress(target: Store) -> CloneProgress | None:
     progress = _read_progress(target)
     if progress is not None:
         return progress
-    for batch in target.walk():
-        for name in batch:
+    for part in target.walk_tree(lambda directory: True):
+        for name in (*part.files, *part.links, *part.unaddressable):
             if not name.startswith(f"{OWN_DIR}/"):
                 if DeltaLog(target, ignore_warning).exists:
                     raise ConflictError(

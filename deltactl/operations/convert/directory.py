@@ -60,6 +60,7 @@ def list_directory(store: Store) -> DirectoryListing:
         StorageError: the directory cannot be listed.
     """
     names, links, others, unaddressable = _walk(store)
+    unaddressable = [name for name in unaddressable if not _is_hidden(name)]
     if unaddressable:
         raise ConversionError(
             f"no Delta table can name some of the objects, such as {store.uri}/{unaddressable[0]}: "
@@ -72,10 +73,10 @@ def list_directory(store: Store) -> DirectoryListing:
     candidates: list[str] = []
     left_out = [LeftOut(name, NOT_FOLLOWED) for name in others]
     for name in names:
-        directory, _, last = name.rpartition("/")
+        last = name.rpartition("/")[2]
         if is_in_log(name):
             continue
-        if any(map(_is_hidden_directory, directory.split("/"))) or last[:1] in ("_", "."):
+        if _is_hidden(name):
             left_out.append(LeftOut(name, HIDDEN))
         elif has_parquet_name(last) or "." not in last:
             candidates.append(name)
@@ -139,6 +140,11 @@ def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -
                 "begins with '_'.",
             )
     return twins
+
+
+def _is_hidden(name: str) -> bool:
+    *directories, last = (part for part in name.split("/") if part not in (".", ".."))
+    return any(map(_is_hidden_directory, directories)) or last[:1] in ("_", ".")
 
 
 def _is_hidden_directory(part: str) -> bool:

@@ -34,6 +34,8 @@ from deltactl.storage.names import is_local_uri, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
+# Keys such as `a//b`, `a/./b`: for a store, these are names of other objects.
+_UNADDRESSABLE = r"(?:^|/)\.{0,2}/|/\.{1,2}$"
 _INVENTORY = pa.schema(
     [
         ("path", pa.string()),
@@ -79,6 +81,9 @@ def read_inventory(
             chosen = _with_facts(chosen, address) if facts else chosen.select(["path"])
             files.append(_below_root(store, chosen))
     listed = pa.concat_tables(files[1:] or files)
+    is_odd = pc.match_substring_regex(listed["path"], _UNADDRESSABLE)
+    unusable = pc.sum(is_odd).as_py() or 0
+    listed = listed.filter(pc.invert(is_odd))
     found = pc.unique(listed["path"])
     if not len(found):
         raise UsageError(
@@ -86,10 +91,10 @@ def read_inventory(
             hint=f"Give {option('inventory')} the inventory of this table's bucket or directory.",
         )
     if not facts:
-        return Listing(pa.chunked_array([found], pa.string()))
+        return Listing(pa.chunked_array([found], pa.string()), unusable=unusable)
     if len(found) < listed.num_rows:
         listed = listed.take(pc.index_in(found, value_set=listed["path"]))
-    return Listing(listed["path"], facts=listed.drop_columns("path"))
+    return Listing(listed["path"], unusable=unusable, facts=listed.drop_columns("path"))
 
 
 def _with_facts(table: pa.Table, address: str) -> pa.Table:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from deltactl.operations.vacuum.journal import (
     write_record,
 )
 from deltactl.storage.errors import NO_VERSION, no_versions_error
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
 
 _UNDONE: Final = f"{LEASES_DIR}/undone."
@@ -92,7 +94,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     """
     run_id = _find_last(store) if run_id == "last" else run_id
     record, files = read_run(store, run_id)
-    plan, moved = plan_undo(store, run_id, files)
+    plan, moved = plan_undo(store, run_id, files, compares=True)
     if dry_run:
         return plan
     in_quarantine = set(moved)
@@ -114,26 +116,31 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     )
 
 
-def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, list[str]]:
+def plan_undo(
+    store: Store, run_id: str, files: pa.Table, *, compares: bool = False
+) -> tuple[UndoReport, list[str]]:
     """Return the report of a dry run of an undo, and the names to move out of the quarantine.
 
-    Some of these are in place: after a killed move, one file has both names.
+    Some of these are in place: after a killed move, one file has both names. Without ``compares``,
+    a file of the same size as that in the quarantine counts as the same; nothing is read.
     """
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
     there = {info.name: info for info in store.stat_many(planned) if info is not None}
     both = [name for name in planned if name in stored and name in there]
     linked = find_linked(store, both)
-    others = {
-        name
-        for name in both
-        if name not in linked and not _has_same_content(store, run_id, there[name])
-    }
+    kept = store.stat_many([quarantine_name(run_id, name) for name in both])
+    pairs = [
+        (there[name], info)
+        for name, info in zip(both, kept, strict=True)
+        if info is not None and name not in linked
+    ]
+    compare = partial(_find_difference, store) if compares else _find_other_size
+    reasons = zip(pairs, each_in_parallel(lambda pair: compare(*pair), pairs), strict=True)
+    others = {info.name: why for (info, _), why in reasons if why is not None}
     deleted = [name for name in planned if name not in stored and name not in there]
     lost = _undelete(store, deleted, dry_run=True)
-    impossible = {
-        name: LINKED if name in linked else NAME_IN_USE for name in sorted(linked | others)
-    }
+    impossible = dict.fromkeys(sorted(linked), LINKED) | others
     impossible |= {name: _reason(error) for name, error in lost.items()}
     moved = [name for name in planned if name in stored and name not in impossible]
     names = [name for name in moved if name not in there]
@@ -142,19 +149,22 @@ def plan_undo(store: Store, run_id: str, files: pa.Table) -> tuple[UndoReport, l
     return UndoReport(run_id, True, tuple(names), impossible, num_in_place), moved
 
 
-def _has_same_content(store: Store, run_id: str, info: FileInfo) -> bool:
-    """Return whether a file has the content of the one in quarantine: it is the same, or a copy."""
-    stored = quarantine_name(run_id, info.name)
-    (kept,) = store.stat_many([stored])
-    size = info.size_bytes
+def _find_other_size(there: FileInfo, kept: FileInfo) -> str | None:
+    return None if there.size_bytes == kept.size_bytes else NAME_IN_USE
+
+
+def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> str | None:
+    """Return why a file is not known to be the one in quarantine, or a copy of it."""
+    size = there.size_bytes
     spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
-    return (
-        kept is not None
-        and kept.size_bytes == size
-        and all(
-            store.read_ranges(info.name, span) == store.read_ranges(stored, span) for span in spans
+    try:
+        is_same = kept.size_bytes == size and all(
+            store.read_ranges(there.name, span) == store.read_ranges(kept.name, span)
+            for span in spans
         )
-    )
+    except StorageError as error:
+        return error.message
+    return None if is_same else NAME_IN_USE
 
 
 def _find_last(store: Store) -> str:

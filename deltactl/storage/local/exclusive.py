@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import filecmp
 import os
 import sys
 from collections.abc import Callable
@@ -69,14 +70,19 @@ def _publish_exclusively(temporary: str, path: str) -> None:
 
 
 def _are_same(path: str, other: str) -> bool:
-    """Return whether one file has both names. Two paths that lead to one name are not two names."""
+    """Return whether one file has both names. Two paths that lead to one name are not two names.
+
+    Some file systems have one number for all files, so the contents are compared, too.
+    """
     try:
         if not os.path.samestat(os.lstat(path), os.lstat(other)):
             return False
         folders = os.stat(os.path.dirname(path)), os.stat(os.path.dirname(other))
+        if os.path.basename(path) == os.path.basename(other) and os.path.samestat(*folders):
+            return False
+        return filecmp.cmp(path, other, shallow=False)
     except OSError:
         return False
-    return os.path.basename(path) != os.path.basename(other) or not os.path.samestat(*folders)
 
 
 def move_exclusively(path: str, target: str) -> None:

@@ -157,7 +157,8 @@ class ObjectStore:
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Yield names of all files. Only a few pages of the listings are in memory."""
-        return (tree.files for tree in self._listing.walk(prefix, lambda directory: True))
+        trees = self._listing.walk(prefix, lambda directory: True)
+        return (tree.files for tree in trees if tree.files)
 
     def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
         """Yield names of all files, except in directories of the root that ``enter`` refuses."""

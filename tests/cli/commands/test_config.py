@@ -368,9 +368,7 @@ def test_a_table_is_matched_once_for_all_its_settings(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     make_table(folder / "t", {})
-    profiles = (
-        '[profiles.a]\ntables = ["s"]\n[profiles.b]\ntables = ["*"]\n[profiles.c]\ntables = []'
-    )
+    profiles = "".join(f'[profiles.{it}]\ntables = ["{it}"]\n' for it in "stu")
     write(folder / "deltactl.toml", profiles)
     matched: list[list[str]] = []
 
