@@ -154,6 +154,22 @@ def test_a_vacuum_does_not_take_a_key_with_an_empty_part_for_a_live_file(
     assert None not in store.stat_many(live)
 
 
+def test_a_clone_is_not_made_beside_keys_that_no_table_can_name(
+    shell: Shell, table: TableBuilder, server: ObjectServer, root: str
+) -> None:
+    put_beside(f"{root}-clone", server, "a//b", b"")
+    ran = shell.run("clone", f"{root}-clone", "--deep", code=6)
+    assert "is not empty" in ran.err
+
+
+def test_convert_leaves_hidden_keys_out(shell: Shell, server: ObjectServer, root: str) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), sink)
+    open_store(root, server.options).put("d=1/y.parquet", sink.getvalue())
+    put_beside(root, server, "_tmp//x.parquet", sink.getvalue())
+    shell.run("convert")
+
+
 @pytest.mark.parametrize("key", ["/x.parquet", "d=1//x.parquet"])
 def test_convert_refuses_keys_that_no_table_can_name(
     shell: Shell, server: ObjectServer, root: str, key: str

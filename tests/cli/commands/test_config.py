@@ -353,6 +353,11 @@ def test_a_directory_whose_name_is_a_pattern_is_taken_literally(
     assert not matches_table(["lake/*"], f"{tmp_path}/envp/lake/t", folder)
 
 
+@pytest.mark.parametrize("pattern", ["/x/absent/../t*", "/x/*/../t1", "/x/./t1"])
+def test_a_pattern_may_lead_up_from_a_directory_that_does_not_exist(pattern: str) -> None:
+    assert matches_table([pattern], "/x/t1", Path("/etc"))
+
+
 def test_a_name_that_is_a_pattern_is_also_a_pattern(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -274,6 +274,14 @@ def test_lite_leaves_alone_what_links_lead_to(disk: Disk, tmp_path: Path) -> Non
     assert report.plan.vacuumed_version is None, "a later run has to come back to it"
 
 
+def test_an_inventory_with_keys_that_no_table_can_name(disk: Disk, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.csv"
+    names = [disk.gone, f"/{disk.gone}", f"./{disk.gone}", f"x/../{disk.gone}"]
+    rows = [f"file:{disk.path}/{name},1,false,0" for name in names]
+    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
+    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
+
+
 def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> None:
     """What it says of ages is looked up again, and what is gone is left out."""
     disk.write("young.parquet", days=1)

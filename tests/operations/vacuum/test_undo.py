@@ -206,6 +206,18 @@ def two_on_disk(folder: Path) -> tuple[LocalStore, str, list[str]]:
     return store, run_id, names
 
 
+def test_a_file_that_cannot_be_compared_stops_no_other(tmp_path: Path) -> None:
+    class Unreadable(ForwardingStore):
+        def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+            raise AccessDeniedError(f"cannot read {name!r}: Permission denied")
+
+    store, run_id, names = two_on_disk(tmp_path)
+    store.put(names[0], b"new")
+    undone = undo_vacuum(Unreadable(store), run_id)
+    assert undone.restored == (names[1],)
+    assert undone.impossible == {names[0]: f"cannot read {names[0]!r}: Permission denied"}
+
+
 def test_a_file_with_both_names_after_a_killed_move_is_in_place(tmp_path: Path) -> None:
     store, run_id, names = two_on_disk(tmp_path)
     (tmp_path / "p=a").mkdir()

@@ -154,6 +154,17 @@ def test_a_file_that_cannot_be_moved_stops_no_other(
     assert os.listdir(tmp_path / "b") == (["y"] if has_links else [])
 
 
+def test_a_commit_is_lost_on_a_file_system_with_one_number_for_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "samestat", lambda one, other: True)
+    store = LocalStore(str(tmp_path))
+    store.put("a", b"theirs")
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("a", b"ours")
+    assert store.read("a") == b"theirs"
+
+
 @pytest.mark.parametrize("linked", ["b", "b/x"])
 def test_a_move_to_a_link_to_the_file_itself_keeps_the_file(linked: str, tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
