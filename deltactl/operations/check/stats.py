@@ -110,7 +110,7 @@ class Statistics:
         """Return whether all that it says of a leaf is that every value is null."""
         count, low, high = (self.find(member, leaf.path) for member in _MEMBERS)
         rows = self.num_records
-        return rows is not None and row_count(count) == rows and low is high is None
+        return rows is not None and row_count(count) == rows and low is None and high is None
 
     def find_malformed(self) -> Iterator[str]:
         """Yield members whose JSON type is wrong."""

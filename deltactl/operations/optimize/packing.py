@@ -83,7 +83,7 @@ class PackingRule:
 
     @property
     def most_bytes(self) -> int:
-        """Return the most weight of an input: so many of it reach the target."""
+        """Return the most weight of an input, with which the fewest inputs fit the target."""
         return self.target_bytes // self.fewest
 
 
