@@ -41,7 +41,7 @@ def find_repeated_hashes(first: Hashes, second: Hashes) -> Repeats:
     """
     # Few keys occur twice. So sort one half of the hashes, and then only rows whose half repeats.
     ordered = np.sort(first)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
         none = np.zeros(0, np.int64)
         return Repeats(none, none)
