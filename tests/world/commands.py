@@ -37,7 +37,7 @@ _FEATURES: Final = (
 
 def _optimize(world: World, chance: Chance) -> None:
     place = random_table(world, chance)
-    words = chance.choice(([], [], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
+    words = chance.choice(([], [], ["--where", f"p = '{chance.choice(VALUES)}'"], ["--purge"]))
     words = words if "--where" not in words or _is_partitioned(world, place) else []
     words = [*words, *chance.choice(([], ["--rewrite", "copy"], ["--rewrite", "copy"]))]
     words = [*words, *chance.choice(([], [], ["--verify", "full"]))]
@@ -246,6 +246,9 @@ def _convert(world: World, chance: Chance) -> None:
 def _run_convert(world: World, chance: Chance, run: Run) -> None:
     kept = chance.choice(RETENTIONS)
     words = ["--property", f"delta.deletedFileRetentionDuration={kept}"] if kept else []
+    words += (
+        ["--property", f"{WITH_MANIFESTS}=true"] if chance.apart("manifests").random() < 0.7 else []
+    )
     run_command(world, chance, "convert", run.place, words, run)
 
 
@@ -263,8 +266,8 @@ def _clone(world: World, chance: Chance) -> None:
     _run_clone(world, chance, run, words)
 
 
-def _run_clone(world: World, chance: Chance, run: Run, words: list[str]) -> None:
-    source, target = run.place, world.new_name("clone")
+def _run_clone(world: World, chance: Chance, run: Run, words: list[str], target: str = "") -> None:
+    source, target = run.place, target or world.new_name("clone")
     world.places.append(target)
     if "--shallow" in words or source in world.shallow:
         world.shallow.add(target)
@@ -276,16 +279,18 @@ def _run_clone(world: World, chance: Chance, run: Run, words: list[str]) -> None
 def _sync_clone(world: World, chance: Chance) -> None:
     found = [(t, s) for t, s in world.deep.items() if t in world.model.tables]
     found = [(t, s) for t, s in found if s in world.model.tables]
-    if not found:
-        run = Run(source := random_table(world, chance), world.now_ms, source=source)
-        _run_clone(world, chance, run, ["--deep"])
-        return
+    if not found:  # the first night makes the clone
+        source, target = random_table(world, chance), world.new_name("clone")
+        _run_clone(world, chance, Run(source, world.now_ms, source=source), ["--deep"], target)
+        if target not in world.model.tables or target not in world.deep:
+            return
+        found = [(target, source)]
     target, source = chance.choice(found)
     if chance.random() < 0.5:
         world.say(change(world, chance))
     apart = chance.apart("sync")
     if apart.random() < 0.4:
-        world.say(rewrite_in_place(world, apart, source))
+        world.say(rewrite_in_place(world, apart, source, target))
     run = random_run(world, chance, chance.choice((source, target)))
     run.source = source
     words = [address_of(world, chance, target), "--deep", "--sync"]

@@ -39,7 +39,7 @@ CHANGES: Final = (
     ("delta.deletedFileRetentionDuration", "interval 40 days"),
     ("delta.checkpointInterval", "2"),
     *(("delta.enableExpiredLogCleanup", value) for value in ("false", "true", "true")),
-    *[(WITH_MANIFESTS, "false")] * 4,
+    (WITH_MANIFESTS, "false"),
 )
 _PASSING: Final = (
     DAY_MS // 8,
@@ -276,14 +276,19 @@ def _land_in(world: World, place: str, chance: Chance, is_partitioned: bool, age
     return f"{path} lands, {age_ms // DAY_MS} days old"
 
 
-def rewrite_in_place(world: World, chance: Chance, place: str = "") -> str:
-    """A producer writes a file that it landed again, under the same name: mostly a live one."""
+def rewrite_in_place(world: World, chance: Chance, place: str = "", copy: str = "") -> str:
+    """A producer writes a file that it landed again, under the same name: mostly a live one.
+
+    With ``copy``, mostly one that this table has by the same name.
+    """
     found = sorted(path for path in world.model.produced if world.space.entry(path))
     found = [path for path in found if path.startswith(f"{place}/")] or found
     if not found:
         return _land(world, chance)
-    live = sorted(_live_files(world) & {*found})
-    path = chance.choice(live if live and chance.random() < 0.8 else found)
+    live = _live_files(world)
+    shared = {path for path in live if copy and copy + path.removeprefix(place) in live}
+    preferred = sorted((shared & {*found}) or (live & {*found}))
+    path = chance.choice(preferred if preferred and chance.random() < 0.8 else found)
     old = world.reader.rows_of(path)
     new = world.new_rows(len(old))
     world.model.change_rows(path, dict(zip(old, new, strict=True)))

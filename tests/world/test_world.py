@@ -31,14 +31,14 @@ def test_a_seed_is_always_the_same_history() -> None:
 # Every other one in every run, all of them in `make explore-slow`.
 _TAKEN_BACK = [
     pytest.param(revert, marks=[pytest.mark.slow] if number % 2 else [])
-    for number, revert in enumerate(revert for revert in REVERTS if revert.seed)
+    for number, revert in enumerate(REVERTS)
 ]
 
 
 @pytest.mark.parametrize("revert", _TAKEN_BACK, ids=lambda revert: revert.name)
 def test_a_repair_that_is_taken_back_is_found(revert: Revert) -> None:
     with revert.apply():
-        outcome = run_history(make_history(revert.seed or 0))
+        outcome = run_history(make_history(revert.seed))
     assert outcome.failure is not None
 
 
@@ -46,7 +46,7 @@ def test_a_failure_is_shown_with_the_steps_that_lead_to_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     revert = REVERTS[0]
-    seed = revert.seed or 0
+    seed = revert.seed
     with revert.apply():
         assert main(["--seed", str(seed), "--count", "1"]) == 1
     said = capsys.readouterr().out.partition(f"python -m tests.world --seed {seed} --steps ")
