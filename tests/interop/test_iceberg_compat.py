@@ -32,13 +32,12 @@ def _make(spark: SparkSession, path: Path, version: int) -> None:
         + ")"
     )
     nested = ", array(array(1, null), null), map('k', named_struct('b', array(2)))"
-    for number in range(2):
-        spark.sql(
-            f"INSERT INTO delta.`{path}` SELECT int(id), timestamp'2024-01-01 00:00:00', "
-            "named_struct('a', 'x'), date_add(date'2024-01-01', int(id % 2))"
-            + ("" if version == 1 else nested)
-            + f" FROM range({2 * number}, {2 * number + 2}, 1, 1)"
-        )
+    spark.sql(  # by two tasks, each of which writes a file for each day
+        f"INSERT INTO delta.`{path}` SELECT int(id), timestamp'2024-01-01 00:00:00', "
+        "named_struct('a', 'x'), date_add(date'2024-01-01', int(id % 2))"
+        + ("" if version == 1 else nested)
+        + " FROM range(0, 4, 1, 2)"
+    )
 
 
 def _read(spark: SparkSession, path: Path) -> tuple[list[str], list[str]]:

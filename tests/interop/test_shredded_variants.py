@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 _SHREDDING: Final = "spark.sql.variant.forceShreddingSchemaForTest"
 _WRITING: Final = "spark.sql.variant.writeShredding.enabled"
+_ROWS_OF_A_FILE: Final = "spark.sql.files.maxRecordsPerFile"
 _ONE: Final = "a int, b struct<c string, d array<bigint>>"
 _OTHER: Final = "a string"
 # Fields that are missing, null, nested, or of another type than the shredding has.
@@ -41,20 +42,20 @@ def template(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
         f"CREATE TABLE delta.`{path}` (id INT, v VARIANT) USING DELTA TBLPROPERTIES ("
         "'delta.enableVariantShredding'='true', 'delta.enableDeletionVectors'='true')"
     )
-    rows = [(n, text) for n, text in enumerate(_VALUES)]
     try:
         delta_spark.conf.set(_WRITING, "true")
-        for number, shredding in enumerate([_ONE, _ONE, _ONE, _OTHER]):
+        delta_spark.conf.set(_ROWS_OF_A_FILE, len(_VALUES))
+        for shredding, numbers in ((_ONE, (0, 1, 2)), (_OTHER, (3,))):
             delta_spark.conf.set(_SHREDDING, shredding)
-            frame = delta_spark.createDataFrame(
-                [(10 * number + n, text) for n, text in rows], "id INT, text STRING"
-            ).coalesce(1)
+            rows = [(10 * k + n, text) for k in numbers for n, text in enumerate(_VALUES)]
+            frame = delta_spark.createDataFrame(rows, "id INT, text STRING").coalesce(1)
             frame.selectExpr("id", "parse_json(text) AS v").write.format("delta").mode(
                 "append"
             ).save(str(path))
     finally:
         delta_spark.conf.unset(_SHREDDING)
         delta_spark.conf.unset(_WRITING)
+        delta_spark.conf.unset(_ROWS_OF_A_FILE)
     return path
 
 
