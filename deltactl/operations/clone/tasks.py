@@ -128,8 +128,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
             found is None
             or found.size_bytes != info.size_bytes
             or is_replaced
-            # Some answers of stores have whole seconds.
-            or (before_ms is None and info.modified_ms // 1000 > found.modified_ms // 1000)
+            or (before_ms is None and not _is_later(found.modified_ms, info.modified_ms))
         ):
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)
@@ -170,6 +169,12 @@ def _is_same_time(before_ms: int, now_ms: int) -> bool:
     if before_ms % 1000 and now_ms % 1000:
         return before_ms == now_ms
     return before_ms // 1000 == now_ms // 1000
+
+
+def _is_later(copy_ms: int, source_ms: int) -> bool:
+    """Return whether a copy is later than its source, so that it has what the source has now."""
+    unit = 1 if copy_ms % 1000 and source_ms % 1000 else 1000
+    return copy_ms // unit > source_ms // unit
 
 
 def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:

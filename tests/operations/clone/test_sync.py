@@ -425,6 +425,24 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     assert sync(source, target).is_done
 
 
+def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() -> None:
+    """The clone's log has no time of it any more, because another writer removed the copy."""
+    builder = memory_table()
+    path, _ = builder.append([{"id": 1}], [{"id": 2}])
+    source, target = builder.store, fresh_store()
+    sync(source, target)
+    remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
+    target.put(commit_path(1), json.dumps({"remove": remove}).encode())
+    copied = target.read(path)
+    source.put(path, copied[:4] + b"x" + copied[5:])
+    assert isinstance(source, MemoryStore)
+    assert isinstance(target, MemoryStore)
+    target.set_modified(path, 1_700_000_000_100)
+    source.set_modified(path, 1_700_000_000_165)
+    assert sync(source, target, full=True).files_copied == 1
+    assert target.read(path) == source.read(path) != copied
+
+
 @pytest.mark.parametrize("is_live", [True, False])
 def test_a_file_of_the_clone_alone_is_not_replaced(is_live: bool) -> None:
     builder = memory_table()
