@@ -34,7 +34,7 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
     ]
     is_one = len(report.tables) == 1
     rows = [
-        (it.name, it.files, it.rows, it.until_ms, "" if is_one else it.table, it.name.kept_by)
+        (it.name, it.files, it.rows, it.until_ms, "" if is_one else it.table, it.kept_by)
         + (", ".join(it.parts),)
         for it in report.places
     ]

@@ -26,13 +26,17 @@ from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
 from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term, repeat
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
+from deltactl.protocol.path_columns import absolute_mask
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
 
 NAMED: Final = pa.schema(
-    [("name", pa.string()), ("partition_values", STRING_MAP), ("removed_ms", pa.int64())]
+    [("name", pa.string()), ("partition_values", STRING_MAP), ("log_until_ms", pa.int64())]
 )
-"""A file in an action; ``removed_ms`` is the time of a remove."""
+"""A file in an action; ``log_until_ms``: until when the log keeps a ``remove`` of a file elsewhere.
+
+That may keep the file, because a vacuum of the other table keeps the files that a clone names.
+"""
 
 _STATS: Final = r"^\s*[^\s]"
 
@@ -51,8 +55,12 @@ def search_log(
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
         search_actions(found, part, part.place, sought, ends=ends, latest=latest)
-        columns = (part.actions[name] for name in NAMED.names[1:])
-        rows = pa.table([locate_known(snapshot.store, part.actions["path"]), *columns], NAMED)
+        names = locate_known(snapshot.store, part.actions["path"])
+        until = pa.array([ends.get(it.name) for it in part.files], pa.int64())
+        until = until.take(part.actions["of"].combine_chunks())
+        is_it = pc.and_(absolute_mask(names), part.actions["removed_ms"].is_valid())
+        columns = part.actions["partition_values"], pc.if_else(is_it, until, None)
+        rows = pa.table([names, *columns], schema=NAMED)
         new = rows.filter(pc.and_(seen.take(_identify(rows)), rows["name"].is_valid()))
         has_values = new["partition_values"].is_valid()
         named.append(new.filter(has_values))
@@ -63,8 +71,8 @@ def search_log(
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:
     """Return equal texts for rows of ``NAMED`` of which one is enough."""
-    has_values, removed = rows["partition_values"].is_valid(), rows["removed_ms"]
-    parts = (rows["name"], has_values.cast(pa.string()), removed.cast(pa.string()))
+    has_values, until = rows["partition_values"].is_valid(), rows["log_until_ms"]
+    parts = (rows["name"], has_values.cast(pa.string()), until.cast(pa.string()))
     return pc.binary_join_element_wise(*parts, "/", null_handling="replace")
 
 

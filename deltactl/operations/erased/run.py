@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError
 from deltactl.log.audit.stored_actions import read_stored_metadata
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.erased.data import FileSearch, log_files_of
+from deltactl.operations.erased.fates import open_planner
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import search_log
 from deltactl.operations.erased.report import TEXTS, ErasedReport, Where
@@ -72,7 +74,8 @@ def _search_table(
     log: DeltaLog, predicate: str, found: Found, *, versions: bool, redact: bool
 ) -> int:
     """Search a table; return its version."""
-    store, snapshot = log.store, log.snapshot()
+    store, events = log.store, EventCollector()
+    snapshot = log.snapshot(visitors=[events])
     log.ensure_complete()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     # After the snapshot: no commit of its versions is left out.
@@ -89,7 +92,10 @@ def _search_table(
     metadata = tuple(it.metadata for it in sought.variants)
     options = found.context.storage_options
     spec = SearchSpec(log.uri, options, predicate, metadata, found.now_ms)
-    search = FileSearch(snapshot, listed, directories, named, sought, found)
+    planner = open_planner(log, snapshot, events, found.context)
+    if planner is not None:
+        found.trusted_ms[log.uri] = planner.retention.now_ms
+    search = FileSearch(snapshot, listed, directories, named, sought, found, planner)
     search.run(spec, reads_versions=versions)
     if redact:
         found.mask_names(sought)

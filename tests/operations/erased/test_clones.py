@@ -46,8 +46,8 @@ def test_a_file_elsewhere_that_a_clone_had_is_searched(tmp_path: Path) -> None:
     )
     remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
     (clone / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"remove": remove}), "utf-8")
-    report = Table(str(clone)).check_erased("id = 42")
-    assert [(it.name, it.rows) for it in report.places] == [("files of older versions", 1)]
+    (place,) = Table(str(clone)).check_erased("id = 42").places
+    assert (place.name, place.rows) == ("files of the source of this clone", 1)
 
 
 def test_a_cancelled_search_has_no_result(tmp_path: Path) -> None:

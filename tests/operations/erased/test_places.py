@@ -364,9 +364,9 @@ def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch)
     builder = base()
     original = DeltaLog.snapshot
 
-    def snapshot(log: DeltaLog) -> Any:
+    def snapshot(log: DeltaLog, **options: Any) -> Any:
         builder.commit(userMetadata=NAME)
-        return original(log)
+        return original(log, **options)
 
     monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
     (place,) = search(builder.store, BY_NAME).places
