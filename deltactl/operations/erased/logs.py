@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import reduce
 from types import MappingProxyType
 from typing import Final
@@ -39,6 +40,7 @@ That may keep the file, because a vacuum of the other table keeps the files that
 """
 
 _STATS: Final = r"^\s*[^\s]"
+_ROUNDING: Final = 2.0**-51  # of the digits, of the power of ten, and of their product
 
 
 def search_log(
@@ -139,9 +141,13 @@ def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[p
         raise CorruptLogError("the statistics are not a JSON object")
     rows = PartitionRows(files["partition_values"])
     constants = {name: rows.typed(variant.columns[name]) for name in partition}
+    decimals = {path: pa.float64() for path, kind in leaves.items() if pa.types.is_decimal(kind)}
+    doubles = parse_stats(stats, stats_type(decimals, ())) if decimals else None
     for name, path in data.items():
         for side in ("minValues", "maxValues"):
             bound = pc.struct_field(parsed, [side, *path])
+            if path in decimals:
+                yield _are_rounded(bound, pc.struct_field(doubles, [side, *path]), sought.values)
             columns = ColumnRows({**constants, name: bound}, len(stats))
             held = held_by(variant.term, name, columns, partition)
             yield pc.and_(held, bound.is_valid())
@@ -151,6 +157,22 @@ def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[p
                 # The last character of a truncated maximum is greater than that of the value.
                 ends = bound if side == "minValues" else pc.utf8_slice_codeunits(bound, 0, -1)
                 yield pc.fill_null(pc.is_in(ends, value_set=prefixes), False)
+
+
+def _are_rounded(bounds: pa.Array, doubles: pa.Array, values: Sequence[pa.Scalar]) -> pa.Array:
+    """Return which bounds may be one of the decimals as a double: some writers compute so.
+
+    ``doubles`` are the same bounds, which may have too many digits for the type of the column.
+    """
+    decimals = [float(it.as_py()) for it in values if pa.types.is_decimal(it.type)]
+    is_near = repeat(False, len(bounds))
+    for value in decimals:
+        off = pc.abs(pc.subtract(doubles, value))
+        near = pc.less_equal(off, abs(value) * _ROUNDING)
+        is_near = pc.or_(is_near, pc.fill_null(near, False))
+    found = pc.unique(bounds.filter(is_near).drop_null()).to_pylist()
+    exact = [it for it in found if Decimal(repr(float(it))) != it]
+    return pc.and_not(is_near, pc.is_in(bounds, value_set=pa.array(exact, bounds.type)))
 
 
 def _in_same_millisecond(bounds: pa.Array, values: Sequence[pa.Scalar]) -> pa.Array:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -404,3 +405,33 @@ def test_a_bound_without_parts_of_a_millisecond_has_the_value(zone: tzinfo | Non
     report = search(builder.store, "t = '2024-01-31 12:00:00.123456'")
     assert [it.name for it in report.places] == ["commits", "live rows"]
     assert search(builder.store, "t = '2024-01-31 12:00:00.124456'").is_erased
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "bound", "other"),
+    [
+        ("decimal(18,2)", "123456789012345.67", "123456789012345.69", "123456789012345.00"),
+        ("decimal(20,2)", "12345678901234567.89", "1.2345678901234568e+16", "12345678901234500"),
+        ("decimal(18,2)", "9999999999999999.99", "1e+16", "9999999999999000"),
+        ("decimal(20,2)", "-999999999999999999.99", "-9.999999999999999e+17", "-9999999999999990"),
+        ("decimal(18,2)", "0.10", "0.1", "0.11"),
+    ],
+)
+def test_a_bound_that_is_a_rounded_decimal_has_the_value(
+    kind: str, value: str, bound: str, other: str
+) -> None:
+    """As delta-rs writes it: a double, which may have too many digits for the type."""
+    builder = new_table(Column("m", kind))
+    stats = f'{{"numRecords":1,"minValues":{{"m":{bound}}},"maxValues":{{"m":{bound}}}}}'
+    builder.append([{"m": Decimal(value)}], stats=stats)
+    builder.commit()
+    report = search(builder.store, f"m = {value}")
+    assert [it.name for it in report.places] == ["commits", "live rows"]
+    assert search(builder.store, f"m = {other}").is_erased
+
+
+def test_an_exact_bound_is_no_rounded_decimal() -> None:
+    builder = new_table(Column("m", "decimal(20,2)"))
+    stats = '{"numRecords":1,"minValues":{"m":12345678901234567.89}}'
+    builder.append([{"m": Decimal("12345678901234567.89")}], stats=stats)
+    assert search(builder.store, "m = 12345678901234567.88").is_erased
