@@ -74,10 +74,16 @@ class Found(Searched):
             raise InterruptedRunError("interrupted")
 
     def mask_names(self, sought: Sought) -> None:
-        """Mask the names of unread files that have a value."""
+        """Mask the names of unread files, and of properties, that have a value."""
         names = pa.array([it.name for it in self.unread], pa.string())
         for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
             self.unread[place] = replace(self.unread[place], name="*")
+        for key, it in self.places.items():
+            if it.name == Where.PROPERTIES:
+                masks = sought.in_texts(pa.array(it.parts, pa.string()), True).to_pylist()
+                parts = zip(it.parts, masks, strict=True)
+                masked = tuple("KEY" if has_value else name for name, has_value in parts)
+                self.places[key] = replace(it, parts=masked)
 
     def note_searched(self, *parts: object) -> None:
         """Add something that was searched to the digest: buffers, or values."""

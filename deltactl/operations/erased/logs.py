@@ -68,7 +68,17 @@ def search_log(
         named.append(new.filter(has_values))
         bare.append(new.filter(pc.invert(has_values)))
     found.counts["log_files"] += len(files)
+    _search_properties(snapshot, sought, found)
     return pa.concat_tables([*named, *bare])
+
+
+def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:
+    """Find the live properties that have a value: a log cleanup leaves them."""
+    pairs = [*snapshot.metadata.configuration.items()]
+    nodes = [(at, {"metaData": {"configuration": dict([it])}}) for at, it in enumerate(pairs)]
+    keys = tuple(dict.fromkeys(pairs[at][0] for at, _ in find_parts(nodes, sought)))
+    if keys:
+        found.add(Where.PROPERTIES, files=0, entries=len(keys), parts=keys)
 
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:
@@ -98,8 +108,10 @@ def search_actions(
 
     def add(index: int, entries: int, what: str) -> None:
         name = part.files[index].name
-        where = Where.LATEST if name == latest else place
-        found.add(where, name, entries=entries, parts=(what,), until_ms=ends.get(name))
+        where = Where.LATEST if name == latest else Where(place)
+        # No cleanup deletes files that are not of a version.
+        until_ms = ends.get(name) if where.steps else None
+        found.add(where, name, entries=entries, parts=(what,), until_ms=until_ms)
 
     for index, error in part.problems.items():
         found.add_unread(part.files[index].name, place, error)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -148,6 +149,11 @@ def constrain(builder: TableBuilder) -> None:
     builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}"})
 
 
+def constrain_for_some_time(builder: TableBuilder) -> None:
+    constrain(builder)
+    builder.change_metadata(configuration={})
+
+
 def set_default(builder: TableBuilder) -> None:
     default = {"CURRENT_DEFAULT": f"'{NAME}'"}
     columns = [Column("id", "long"), Column("name", "string", metadata=default)]
@@ -247,7 +253,7 @@ PLANTED = {
         only_checkpoint(add_stats("maxValues", id=ID), "v2-json"), BY_ID, "checkpoints"
     ),
     "metadata in a checkpoint": Planted(
-        only_checkpoint(constrain, "classic"), BY_ID, "checkpoints", "configuration"
+        only_checkpoint(set_default, "classic"), BY_NAME, "checkpoints", "schemaString"
     ),
     "unused sidecar": Planted(sidecar, BY_PART, "checkpoints", "partition values"),
     "checksum": Planted(checksum, BY_ID, "checksums", "minima and maxima"),
@@ -258,7 +264,12 @@ PLANTED = {
         "operationParameters",
     ),
     "note of a user": Planted(note(userMetadata=f"erase {ID}!"), BY_ID, "commits", "userMetadata"),
-    "constraint": Planted(constrain, BY_ID, "commits", "configuration"),
+    "constraint": Planted(constrain_for_some_time, BY_ID, "commits", "configuration"),
+    "file of another program": Planted(
+        put(f"{LOG}/{0:020d}.json.bak", encode_lines([{"x": {"name": NAME}}])),
+        BY_NAME,
+        "other files of the log",
+    ),
     "default": Planted(set_default, BY_NAME, "commits", "schemaString"),
     "identity": Planted(set_identity, BY_ID, "commits", "schemaString"),
     "domain": Planted(
@@ -340,6 +351,29 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
         assert list(place.parts) == [planted.part]
     nothing = search(builder.store, NOTHING)
     assert nothing.is_erased, nothing.to_dict()
+
+
+def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
+    builder = base()
+    builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}", "dpo's": NAME})
+    builder.commit()
+    for predicate, key in ((BY_ID, "delta.constraints.c"), (BY_NAME, "dpo's")):
+        report = search(builder.store, predicate)
+        assert {it.name: it.parts for it in report.places}["table properties"] == (key,)
+        unset, cleanup = map(shlex.split, report.commands)
+        assert unset[1:] == ["alter", builder.store.uri, "--unset", key]
+        assert cleanup[1:] == ["checkpoint", builder.store.uri, "--cleanup"]
+    builder.change_metadata(properties={f"of {NAME}": "x"})
+    shown = json.dumps(search(builder.store, BY_NAME, redact=True).to_dict())
+    assert "KEY" in shown
+    assert "zebra" not in shown
+
+
+def test_a_file_that_no_cleanup_deletes_has_no_command() -> None:
+    builder = base()
+    builder.store.put(f"{LOG}/{0:020d}.json.bak", NAME.encode())
+    (place,) = search(builder.store, BY_NAME).places
+    assert (place.name, place.until_ms, place.steps) == ("other files of the log", None, ())
 
 
 @pytest.mark.parametrize(
