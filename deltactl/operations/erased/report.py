@@ -31,7 +31,6 @@ _VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
 _VACUUM_UNKNOWN: Final = "deltactl vacuum {} --mode full --include-unknown"
 _EMPTY_QUARANTINE: Final = "deltactl vacuum {} --purge-quarantine"
 _MANIFEST: Final = "deltactl generate-manifest {}"
-_CHECK: Final = "deltactl check {} --erased {quoted}"
 
 
 class Where(StrEnum):
@@ -90,7 +89,7 @@ class Where(StrEnum):
     OWN = "records of deltactl", "deltactl, which needs no records of vacuums that cannot be undone"
     OTHER = "other files", "nothing that deltactl knows: delete the files"
     CLONES = "clones"
-    TABLES = "other tables", "another table below the directory of this one: search it too", _CHECK
+    TABLES = "tables in subdirectories"
 
 
 TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
@@ -107,7 +106,7 @@ _STEPS: Final = (
     *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, *_VACUUMS),
     *(_BY_CLOCK[it] for it in _VACUUMS),
     # Not before the vacuums: they delete only files that the log still names.
-    *(_EMPTY_QUARANTINE, _CLEANUP, _BY_CLOCK[_CLEANUP], _CHECK),
+    *(_EMPTY_QUARANTINE, _CLEANUP, _BY_CLOCK[_CLEANUP]),
 )
 """In the order in which to take them."""
 
@@ -232,7 +231,6 @@ class Place:
         table = self.table
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
         texts = {"path": path.replace("`", "``"), "predicate": predicate}
-        texts["quoted"] = shlex.quote(predicate)
         keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
         return [step.format(shlex.quote(table), key=key, **texts) for key in keys]
 
