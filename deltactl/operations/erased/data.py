@@ -24,7 +24,7 @@ from deltactl.operations.erased.report import Where
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
-from deltactl.operations.vacuum.journal import QUARANTINE_DIR, list_runs
+from deltactl.operations.vacuum.journal import QUARANTINE_DIR, RUNS_DIR, list_runs
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
@@ -145,6 +145,7 @@ class FileSearch:
         is_data = pc.match_substring_regex(names, r"(?i)\.parquet$")
         cases = {
             Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
+            Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
             Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
             Where.ELSEWHERE: absolute_mask(names),
             Where.SHARED: fates.is_shared,

@@ -86,13 +86,17 @@ class Where(StrEnum):
     OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it"
     MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
     ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
-    OWN = "records of deltactl", "deltactl, which needs no records of vacuums that cannot be undone"
+    JOURNALS = (
+        "journals of vacuums",
+        "deltactl, for --undo: delete the directories of runs that ended and need no undo",
+    )
+    OWN = "records of deltactl", "deltactl, as long as it needs them"
     OTHER = "other files", "nothing that deltactl knows: delete the files"
     CLONES = "clones"
     TABLES = "tables in subdirectories"
 
 
-TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
+TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.JOURNALS, Where.OWN, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)

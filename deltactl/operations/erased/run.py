@@ -133,19 +133,16 @@ def _leave_out_tables(
     with_log = set(
         pc.unique(pc.replace_substring_regex(logs, f"(?s)/{LOG_DIR}/.*", "")).to_pylist()
     )
-    base = uri_to_path(uri) if is_local_uri(uri) else uri
-    below = [f"{base}/{it}" for it in sorted(roots & with_log)]
+    is_local = is_local_uri(uri)
+    base, address = (uri_to_path(uri), path_to_uri) if is_local else (uri, str)
+    below = [address(f"{base}/{it}") for it in sorted(roots & with_log)]
     for root in sorted(roots - with_log):
         error = SearchIncompleteError("a table of another format")
         found.add_unread(f"{root}/", Where.TABLES, error)
     is_theirs = pc.and_not(below_mask(names, roots), pc.is_in(names, value_set=named["name"]))
     parts = pa.chunked_array([[f"{it}/" for it in directories]], pa.string())
     left = compress(directories, pc.invert(below_mask(parts, roots)).to_pylist())
-    return (
-        listed.filter(pc.invert(is_theirs)),
-        [*left],
-        [*map(path_to_uri, below)] if is_local_uri(uri) else below,
-    )
+    return listed.filter(pc.invert(is_theirs)), [*left], below
 
 
 def _list(store: Store, found: Found) -> tuple[pa.Table, list[str]]:

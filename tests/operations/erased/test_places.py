@@ -244,7 +244,8 @@ PLANTED = {
     "nested column of a record": Planted(
         put(f"_deltactl/vacuum/{RUN}/x.parquet", parquet(p=[[{"key": "p", "value": PART}]])),
         BY_PART,
-        "records of deltactl",
+        "journals of vacuums",
+        f"_deltactl/vacuum/{RUN}",
     ),
     "classic checkpoint": Planted(
         only_checkpoint(add_stats("maxValues", id=ID), "classic"), BY_ID, "checkpoints"
@@ -304,7 +305,10 @@ PLANTED = {
         "symlink manifests",
     ),
     "journal": Planted(
-        put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN), BY_PART, "records of deltactl"
+        put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN),
+        BY_PART,
+        "journals of vacuums",
+        f"_deltactl/vacuum/{RUN}",
     ),
     "iceberg": Planted(
         put("metadata/v1.metadata.json", json.dumps({"properties": {"x": NAME}})),
