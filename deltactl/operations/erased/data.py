@@ -147,7 +147,7 @@ class FileSearch:
             Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
             Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
             Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
-            Where.ELSEWHERE: absolute_mask(names),
+            Where.OF_SOURCE: absolute_mask(names),
             Where.SHARED: fates.is_shared,
             Where.CHANGES: pc.and_(fates.is_named, change_data_mask(of_table)),
             Where.OLDER: fates.is_named,

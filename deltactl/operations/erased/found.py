@@ -117,7 +117,7 @@ class Found(Searched):
         if place.name != Where.SHARED:
             return place
         clones = [it for it in self.places.values() if it.table != place.table]
-        ends = [place.until_ms, *(it.until_ms for it in clones if it.name == Where.ELSEWHERE)]
+        ends = [place.until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
         is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
         known = [it for it in ends if it is not None and not is_live]
         return replace(place, until_ms=max(known) if len(known) == len(ends) else None)

@@ -60,7 +60,7 @@ class Where(StrEnum):
         "nothing: no commit names them, and no tombstone of the latest version",
         _VACUUM_UNKNOWN,
     )
-    ELSEWHERE = (
+    OF_SOURCE = (
         "files of the source of this clone",
         "the commits and checkpoints of this shallow clone, until their retention has passed",
         _CLEANUP,

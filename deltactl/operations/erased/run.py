@@ -33,10 +33,10 @@ from deltactl.operations.erased.report import TEXTS, ErasedReport, Where
 from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import find_sought
 from deltactl.operations.erased.tasks import SearchSpec
+from deltactl.operations.find_tables import is_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_facts
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.local.uris import path_to_uri, uri_to_path
 from deltactl.storage.names import is_local_uri
@@ -129,14 +129,11 @@ def _leave_out_tables(
     names, uri = listed["name"], snapshot.store.uri
     iceberg = not HiddenRule(snapshot.metadata).hides_metadata
     roots = foreign_roots(names, directories, iceberg=iceberg) - {""}
-    logs = names.filter(pc.match_substring(names, f"/{LOG_DIR}/"))
-    with_log = set(
-        pc.unique(pc.replace_substring_regex(logs, f"(?s)/{LOG_DIR}/.*", "")).to_pylist()
-    )
     is_local = is_local_uri(uri)
     base, address = (uri_to_path(uri), path_to_uri) if is_local else (uri, str)
-    below = [address(f"{base}/{it}") for it in sorted(roots & with_log)]
-    for root in sorted(roots - with_log):
+    is_delta = {it: is_table(snapshot.store, it) for it in sorted(roots)}
+    below = [address(f"{base}/{it}") for it, is_it in is_delta.items() if is_it]
+    for root in (it for it, is_it in is_delta.items() if not is_it):
         error = SearchIncompleteError("a table of another format")
         found.add_unread(f"{root}/", Where.TABLES, error)
     is_theirs = pc.and_not(below_mask(names, roots), pc.is_in(names, value_set=named["name"]))
