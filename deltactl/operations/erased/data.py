@@ -39,6 +39,7 @@ _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
 _NO_NAMES: Final = pa.array([], pa.string())
+_VACUUMED: Final = (Where.SHARED, Where.CHANGES, Where.OLDER, Where.UNREFERENCED)
 _VERSIONS_AT_ONCE: Final = 1 << 14
 
 
@@ -115,7 +116,7 @@ class FileSearch:
             name=names,
             size_bytes=files["size_bytes"],
             partition_values=self.named["partition_values"].take(rows),
-            until_ms=self._find_ends(names, fates),
+            until_ms=self._find_ends(names, places, fates),
         ).filter(pc.invert(is_vector))
 
     def _with_elsewhere(self) -> pa.Table:
@@ -126,7 +127,9 @@ class FileSearch:
         files = pa.table({"name": elsewhere})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
-    def _find_ends(self, names: pa.ChunkedArray, fates: Fates) -> pa.ChunkedArray:
+    def _find_ends(
+        self, names: pa.ChunkedArray, places: pa.ChunkedArray, fates: Fates
+    ) -> pa.ChunkedArray:
         """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
         runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
         run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
@@ -135,7 +138,8 @@ class FileSearch:
         elsewhere = self.named.filter(self.named["log_until_ms"].is_valid())
         elsewhere = elsewhere.sort_by([("log_until_ms", "descending")])
         by_log = elsewhere["log_until_ms"].take(pc.index_in(names, value_set=elsewhere["name"]))
-        return pc.coalesce(quarantined, by_log, fates.until_ms)
+        is_vacuumed = pc.is_in(places, value_set=pa.array(_VACUUMED, pa.string()))
+        return pc.coalesce(quarantined, by_log, pc.if_else(is_vacuumed, fates.until_ms, None))
 
     def _find_places(
         self, names: pa.ChunkedArray, of_table: pa.ChunkedArray, fates: Fates

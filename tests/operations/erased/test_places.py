@@ -363,7 +363,7 @@ def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
     builder.commit()
     for predicate, key in ((BY_ID, "delta.constraints.c"), (BY_NAME, "dpo's")):
         report = search(builder.store, predicate)
-        assert {it.name: it.parts for it in report.places}["table properties"] == (key,)
+        assert [it.parts for it in report.places if it.name == "table properties"] == [(key,)]
         unset, cleanup = map(shlex.split, report.commands)
         assert unset[1:] == ["alter", builder.store.uri, "--unset", key]
         assert cleanup[1:] == ["checkpoint", builder.store.uri, "--cleanup"]
@@ -473,3 +473,26 @@ def test_an_exact_bound_is_no_rounded_decimal() -> None:
     stats = '{"numRecords":1,"minValues":{"m":12345678901234567.89}}'
     builder.append([{"m": Decimal("12345678901234567.89")}], stats=stats)
     assert search(builder.store, "m = 12345678901234567.88").is_erased
+
+
+@pytest.mark.parametrize(
+    ("name", "kept_ms"),
+    [
+        ("change data", 7 * DAY_MS),
+        ("unreferenced", 7 * DAY_MS),
+        ("Parquet with another name", None),
+    ],
+)
+def test_a_file_is_kept_as_long_as_a_vacuum_keeps_it(name: str, kept_ms: int | None) -> None:
+    builder = base()
+    planted = PLANTED[name]
+    planted.plant(builder)
+    builder.commit()
+    files = [it for batch in builder.store.walk() for it in batch if not it.startswith(LOG)]
+    for file in files:
+        memory_of(builder).set_modified(file, 5)
+    for version in range(builder.version + 1):
+        memory_of(builder).set_modified(commit_path(version), version + 1)
+    (place,) = search(builder.store, planted.predicate).places
+    since_ms = {"change data": 5, "unreferenced": 5}.get(name, 0)
+    assert place.until_ms == (None if kept_ms is None else kept_ms + since_ms)
