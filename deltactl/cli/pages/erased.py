@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone, list_rows
 from deltactl.operations.erased.report import COUNTS
@@ -11,6 +11,8 @@ from deltactl.units import format_count, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.erased.report import ErasedReport
+
+_SHOWN: Final = 10
 
 
 def describe_erased(report: ErasedReport) -> Iterator[Section]:
@@ -34,8 +36,8 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
     ]
     is_one = len(report.tables) == 1
     rows = [
-        (it.name, it.files, it.rows, it.until_ms, "" if is_one else it.table, it.name.kept_by)
-        + (", ".join(it.parts),)
+        (it.name, it.files, it.rows, it.until_ms, "" if is_one else it.table, it.kept_by)
+        + (_join(it.parts),)
         for it in report.places
     ]
     yield Section(title, table=Table(columns, rows) if rows else None)
@@ -51,6 +53,11 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
         )
     yield _describe_scope(report)
     yield Section(Tone.STRONG("This search does not see"), notes=report.unseen)
+
+
+def _join(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - _SHOWN:,} more" if len(parts) > _SHOWN else ""
+    return ", ".join(parts[:_SHOWN]) + more
 
 
 def _describe_scope(report: ErasedReport) -> Section:

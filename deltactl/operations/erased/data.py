@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,21 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks, as_stream
-from deltactl.errors import SearchIncompleteError, StorageError, UnsupportedByStoreError, UsageError
+from deltactl.errors import SearchIncompleteError, StorageError, UnsupportedByStoreError
 from deltactl.log.audit.stored_actions import log_mask
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.erased.fates import Fates, find_fates
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import locate_known
 from deltactl.operations.erased.report import Where
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
-from deltactl.operations.vacuum.journal import QUARANTINE_DIR, list_runs
+from deltactl.operations.vacuum.journal import QUARANTINE_DIR, RUNS_DIR, list_runs
+from deltactl.operations.vacuum.planner import Planner
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.protocol.path_columns import absolute_mask
 from deltactl.protocol.paths import is_absolute
-from deltactl.protocol.vacuum_names import change_data_mask, vector_mask
+from deltactl.protocol.vacuum_names import HiddenRule, change_data_mask, vector_mask
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, OldVersion
 
@@ -37,6 +39,7 @@ _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
 _NO_NAMES: Final = pa.array([], pa.string())
+_VACUUMED: Final = (Where.SHARED, Where.CHANGES, Where.OLDER, Where.UNREFERENCED)
 _VERSIONS_AT_ONCE: Final = 1 << 14
 
 
@@ -61,6 +64,7 @@ class FileSearch:
     named: pa.Table
     sought: Sought
     found: Found
+    planner: Planner | None
 
     def run(self, spec: SearchSpec, *, reads_versions: bool) -> None:
         """Search on the engine.
@@ -101,7 +105,8 @@ class FileSearch:
         stripped = pc.replace_substring_regex(names, rf"^{QUARANTINE_DIR}/[^/]*/", "")
         of_table = pc.if_else(is_kept, stripped, names)
         rows = pc.index_in(of_table, value_set=self.named["name"])
-        places = _find_places(names, of_table, rows.is_valid())
+        fates = find_fates(self.planner, files, self.named["name"])
+        places = self._find_places(names, of_table, fates)
         self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += count_true(is_vector)
@@ -111,7 +116,7 @@ class FileSearch:
             name=names,
             size_bytes=files["size_bytes"],
             partition_values=self.named["partition_values"].take(rows),
-            until_ms=self._find_ends(names),
+            until_ms=self._find_ends(names, places, fates),
         ).filter(pc.invert(is_vector))
 
     def _with_elsewhere(self) -> pa.Table:
@@ -122,19 +127,42 @@ class FileSearch:
         files = pa.table({"name": elsewhere})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
-    def _find_ends(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return until when a vacuum keeps files, as far as that is known."""
+    def _find_ends(
+        self, names: pa.ChunkedArray, places: pa.ChunkedArray, fates: Fates
+    ) -> pa.ChunkedArray:
+        """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
         runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
         run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
         at = pc.index_in(run_ids, value_set=pa.array(list(runs), pa.string()))
-        ends = pa.array(list(runs.values()), pa.int64()).take(at)
-        removed = self.named.filter(self.named["removed_ms"].is_valid())
-        removed = removed.select(["name", "removed_ms"]).sort_by([("removed_ms", "descending")])
-        with suppress(UsageError):  # an invalid property
-            retention_ms = self.snapshot.properties.deleted_file_retention_ms
-            last = removed["removed_ms"].take(pc.index_in(names, value_set=removed["name"]))
-            return pc.coalesce(pc.add(last, retention_ms), ends)
-        return ends
+        quarantined = pa.array(list(runs.values()), pa.int64()).take(at)
+        elsewhere = self.named.filter(self.named["log_until_ms"].is_valid())
+        elsewhere = elsewhere.sort_by([("log_until_ms", "descending")])
+        by_log = elsewhere["log_until_ms"].take(pc.index_in(names, value_set=elsewhere["name"]))
+        is_vacuumed = pc.is_in(places, value_set=pa.array(_VACUUMED, pa.string()))
+        return pc.coalesce(quarantined, by_log, pc.if_else(is_vacuumed, fates.until_ms, None))
+
+    def _find_places(
+        self, names: pa.ChunkedArray, of_table: pa.ChunkedArray, fates: Fates
+    ) -> pa.ChunkedArray:
+        """Return the places of files; ``of_table``: their names before a vacuum."""
+        is_hidden = HiddenRule(self.snapshot.metadata).mask(names)
+        is_data = pc.match_substring_regex(names, r"(?i)\.parquet$")
+        cases = {
+            Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
+            Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
+            Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
+            Where.OF_SOURCE: absolute_mask(names),
+            Where.SHARED: fates.is_shared,
+            Where.CHANGES: pc.and_(fates.is_named, change_data_mask(of_table)),
+            Where.OLDER: fates.is_named,
+            Where.UNREFERENCED: pc.and_not(is_data, is_hidden),
+            Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
+            Where.ICEBERG: pc.starts_with(names, "metadata/"),
+        }
+        places = pa.repeat(str(Where.OTHER), len(names))
+        for place, mask in reversed(cases.items()):
+            places = pc.if_else(mask, str(place), places)
+        return places
 
     def _search_all_names(self, others: pa.ChunkedArray) -> None:
         """Search the names of all files and directories but those of the log."""
@@ -181,25 +209,6 @@ def _as_files(count: int, **columns: Any) -> pa.Table:
     """Return rows of ``FILES``, which are null in the columns that are not given."""
     nulls = {it.name: pa.nulls(count, it.type) for it in FILES}
     return pa.table({**nulls, **columns}, schema=FILES)
-
-
-def _find_places(
-    names: pa.ChunkedArray, of_table: pa.ChunkedArray, is_named: pa.ChunkedArray
-) -> pa.ChunkedArray:
-    """Return the place of each file that is not live; ``of_table`` is its name before a vacuum."""
-    cases = {
-        Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
-        Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
-        Where.CHANGES: change_data_mask(of_table),
-        Where.OLDER: is_named,
-        Where.UNREFERENCED: pc.match_substring_regex(names, r"(?i)\.parquet$"),
-        Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
-        Where.ICEBERG: pc.starts_with(names, "metadata/"),
-    }
-    places = pa.repeat(str(Where.OTHER), len(names))
-    for place, mask in reversed(cases.items()):
-        places = pc.if_else(mask, str(place), places)
-    return places
 
 
 def _cut(files: pa.Table) -> Iterator[pa.Table]:

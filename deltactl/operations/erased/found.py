@@ -52,10 +52,14 @@ class Searched:
 
 @dataclass(slots=True, kw_only=True)
 class Found(Searched):
-    """The findings of a run; ``table`` is the one that is being searched."""
+    """The findings of a run; ``table`` is the one that is being searched.
+
+    ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide.
+    """
 
     context: RunContext
     now_ms: int
+    trusted_ms: dict[str, int] = field(default_factory=dict)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
     _digest: Any = field(default_factory=sha256)
@@ -70,10 +74,16 @@ class Found(Searched):
             raise InterruptedRunError("interrupted")
 
     def mask_names(self, sought: Sought) -> None:
-        """Mask the names of unread files that have a value."""
+        """Mask the names of unread files, and of properties, that have a value."""
         names = pa.array([it.name for it in self.unread], pa.string())
         for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
             self.unread[place] = replace(self.unread[place], name="*")
+        for key, it in self.places.items():
+            if it.name == Where.PROPERTIES:
+                masks = sought.in_texts(pa.array(it.parts, pa.string()), True).to_pylist()
+                parts = zip(it.parts, masks, strict=True)
+                masked = tuple("KEY" if has_value else name for name, has_value in parts)
+                self.places[key] = replace(it, parts=masked)
 
     def note_searched(self, *parts: object) -> None:
         """Add something that was searched to the digest: buffers, or values."""
@@ -83,7 +93,7 @@ class Found(Searched):
 
     def report(self, tables: Sequence[tuple[str, int]], predicate: str | None) -> ErasedReport:
         """Return the report."""
-        places = tuple(self.places.values())
+        places = tuple(map(self._with_time, self.places.values()))
         self.note_searched(predicate, tables, sorted(self.counts.items()), places, self.unread)
         return ErasedReport(
             version=tables[0][1],
@@ -98,3 +108,16 @@ class Found(Searched):
             counts=self.counts,
             digest=self._digest.hexdigest(),
         )
+
+    def _with_time(self, place: Place) -> Place:
+        """Return a place with its end: that of shared files is in the log of the clones."""
+        trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
+        waits = place.until_ms is not None and trusted_ms < place.until_ms <= self.now_ms
+        place = replace(place, waits=waits)
+        if place.name != Where.SHARED:
+            return place
+        clones = [it for it in self.places.values() if it.table != place.table]
+        ends = [place.until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
+        is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
+        known = [it for it in ends if it is not None and not is_live]
+        return replace(place, until_ms=max(known) if len(known) == len(ends) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import reduce
 from types import MappingProxyType
 from typing import Final
@@ -26,15 +27,20 @@ from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
 from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term, repeat
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
+from deltactl.protocol.path_columns import absolute_mask
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
 
 NAMED: Final = pa.schema(
-    [("name", pa.string()), ("partition_values", STRING_MAP), ("removed_ms", pa.int64())]
+    [("name", pa.string()), ("partition_values", STRING_MAP), ("log_until_ms", pa.int64())]
 )
-"""A file in an action; ``removed_ms`` is the time of a remove."""
+"""A file in an action; ``log_until_ms``: until when the log keeps a ``remove`` of a file elsewhere.
+
+That may keep the file, because a vacuum of the other table keeps the files that a clone names.
+"""
 
 _STATS: Final = r"^\s*[^\s]"
+_ROUNDING: Final = 2.0**-51  # of the digits, of the power of ten, and of their product
 
 
 def search_log(
@@ -51,20 +57,34 @@ def search_log(
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
         search_actions(found, part, part.place, sought, ends=ends, latest=latest)
-        columns = (part.actions[name] for name in NAMED.names[1:])
-        rows = pa.table([locate_known(snapshot.store, part.actions["path"]), *columns], NAMED)
+        names = locate_known(snapshot.store, part.actions["path"])
+        until = pa.array([ends.get(it.name) for it in part.files], pa.int64())
+        until = until.take(part.actions["of"].combine_chunks())
+        is_it = pc.and_(absolute_mask(names), part.actions["removed_ms"].is_valid())
+        columns = part.actions["partition_values"], pc.if_else(is_it, until, None)
+        rows = pa.table([names, *columns], schema=NAMED)
         new = rows.filter(pc.and_(seen.take(_identify(rows)), rows["name"].is_valid()))
         has_values = new["partition_values"].is_valid()
         named.append(new.filter(has_values))
         bare.append(new.filter(pc.invert(has_values)))
     found.counts["log_files"] += len(files)
+    _search_properties(snapshot, sought, found)
     return pa.concat_tables([*named, *bare])
+
+
+def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:
+    """Find the live properties that have a value: a log cleanup leaves them."""
+    pairs = [*snapshot.metadata.configuration.items()]
+    nodes = [(at, {"metaData": {"configuration": dict([it])}}) for at, it in enumerate(pairs)]
+    keys = tuple(dict.fromkeys(pairs[at][0] for at, _ in find_parts(nodes, sought)))
+    if keys:
+        found.add(Where.PROPERTIES, files=0, entries=len(keys), parts=keys)
 
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:
     """Return equal texts for rows of ``NAMED`` of which one is enough."""
-    has_values, removed = rows["partition_values"].is_valid(), rows["removed_ms"]
-    parts = (rows["name"], has_values.cast(pa.string()), removed.cast(pa.string()))
+    has_values, until = rows["partition_values"].is_valid(), rows["log_until_ms"]
+    parts = (rows["name"], has_values.cast(pa.string()), until.cast(pa.string()))
     return pc.binary_join_element_wise(*parts, "/", null_handling="replace")
 
 
@@ -88,8 +108,10 @@ def search_actions(
 
     def add(index: int, entries: int, what: str) -> None:
         name = part.files[index].name
-        where = Where.LATEST if name == latest else place
-        found.add(where, name, entries=entries, parts=(what,), until_ms=ends.get(name))
+        where = Where.LATEST if name == latest else Where(place)
+        # No cleanup deletes files that are not of a version.
+        until_ms = ends.get(name) if where.steps else None
+        found.add(where, name, entries=entries, parts=(what,), until_ms=until_ms)
 
     for index, error in part.problems.items():
         found.add_unread(part.files[index].name, place, error)
@@ -131,9 +153,13 @@ def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[p
         raise CorruptLogError("the statistics are not a JSON object")
     rows = PartitionRows(files["partition_values"])
     constants = {name: rows.typed(variant.columns[name]) for name in partition}
+    decimals = {path: pa.float64() for path, kind in leaves.items() if pa.types.is_decimal(kind)}
+    doubles = parse_stats(stats, stats_type(decimals, ())) if decimals else None
     for name, path in data.items():
         for side in ("minValues", "maxValues"):
             bound = pc.struct_field(parsed, [side, *path])
+            if path in decimals:
+                yield _are_rounded(bound, pc.struct_field(doubles, [side, *path]), sought.values)
             columns = ColumnRows({**constants, name: bound}, len(stats))
             held = held_by(variant.term, name, columns, partition)
             yield pc.and_(held, bound.is_valid())
@@ -143,6 +169,22 @@ def _held(variant: Variant, sought: Sought, files: pa.RecordBatch) -> Iterator[p
                 # The last character of a truncated maximum is greater than that of the value.
                 ends = bound if side == "minValues" else pc.utf8_slice_codeunits(bound, 0, -1)
                 yield pc.fill_null(pc.is_in(ends, value_set=prefixes), False)
+
+
+def _are_rounded(bounds: pa.Array, doubles: pa.Array, values: Sequence[pa.Scalar]) -> pa.Array:
+    """Return which bounds may be one of the decimals as a double: some writers compute so.
+
+    ``doubles`` are the same bounds, which may have too many digits for the type of the column.
+    """
+    decimals = [float(it.as_py()) for it in values if pa.types.is_decimal(it.type)]
+    is_near = repeat(False, len(bounds))
+    for value in decimals:
+        off = pc.abs(pc.subtract(doubles, value))
+        near = pc.less_equal(off, abs(value) * _ROUNDING)
+        is_near = pc.or_(is_near, pc.fill_null(near, False))
+    found = pc.unique(bounds.filter(is_near).drop_null()).to_pylist()
+    exact = [it for it in found if Decimal(repr(float(it))) != it]
+    return pc.and_not(is_near, pc.is_in(bounds, value_set=pa.array(exact, bounds.type)))
 
 
 def _in_same_millisecond(bounds: pa.Array, values: Sequence[pa.Scalar]) -> pa.Array:

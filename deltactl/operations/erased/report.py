@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
@@ -24,6 +24,7 @@ from deltactl.units import format_count, format_timestamp
 _DELETE: Final = "DELETE FROM delta.`{path}` WHERE {predicate}"
 _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
+_UNSET: Final = "deltactl alter {} --unset {key}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
 _VACUUM: Final = "deltactl vacuum {}"
 _VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
@@ -54,28 +55,64 @@ class Where(StrEnum):
     HIDDEN = "rows that deletion vectors hide", "files of the latest version", _PURGE, _VACUUM
     OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
-    UNREFERENCED = "unreferenced files", "nothing: no action of the log names them", _VACUUM_UNKNOWN
+    UNREFERENCED = (
+        "unreferenced files",
+        "nothing: no commit names them, and no tombstone of the latest version",
+        _VACUUM_UNKNOWN,
+    )
+    OF_SOURCE = (
+        "files of the source of this clone",
+        "the commits and checkpoints of this shallow clone, until their retention has passed",
+        _CLEANUP,
+    )
+    SHARED = (
+        "files that a shallow clone names",
+        "the log of the clone: first clean it up",
+        _VACUUM,
+    )
     QUARANTINE = "quarantine", "the quarantine of a vacuum", _EMPTY_QUARANTINE
     VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
     PATHS = "names of files and directories", "these files and directories", _VACUUM_ALL
     LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
+    PROPERTIES = (
+        "table properties",
+        "the latest version, and so each new checkpoint",
+        _UNSET,
+        _CLEANUP,
+    )
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
     CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
-    OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it", _CLEANUP
+    OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it"
     MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
     ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
-    OWN = "records of deltactl", "deltactl, which needs no records of vacuums that cannot be undone"
+    JOURNALS = (
+        "journals of vacuums",
+        "deltactl, for --undo: delete the directories of runs that ended and need no undo",
+    )
+    OWN = "records of deltactl", "deltactl, as long as it needs them"
     OTHER = "other files", "nothing that deltactl knows: delete the files"
     CLONES = "clones"
+    TABLES = "tables in subdirectories"
 
 
-TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.OWN, Where.OTHER)
+TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.JOURNALS, Where.OWN, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
-_STEPS: Final = (_DELETE, _PURGE, _REWRITE, _MANIFEST, _CLEANUP, *_VACUUMS, _EMPTY_QUARANTINE)
-"""In the order in which to take them; of several vacuums, the last one does what all do."""
+"""The last one does what all do."""
+_BY_CLOCK: Final = {
+    **{it: f"{it} --force-retention" for it in _VACUUMS},
+    _CLEANUP: f"{_CLEANUP} --yes",
+}
+"""The steps that trust the clock of this machine, if nothing else proves the time."""
+_STEPS: Final = (
+    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, *_VACUUMS),
+    *(_BY_CLOCK[it] for it in _VACUUMS),
+    # Not before the vacuums: they delete only files that the log still names.
+    *(_EMPTY_QUARANTINE, _CLEANUP, _BY_CLOCK[_CLEANUP]),
+)
+"""In the order in which to take them."""
 
 _ERRORS: Final = (StorageError, UnsupportedFeatureError, DataFileError, SearchIncompleteError)
 
@@ -143,7 +180,8 @@ class Place:
     """A place where values are: ``files`` with them, and ``rows`` or ``entries`` in these.
 
     ``table`` is the address of the table or clone. ``parts``: what has the values. ``until_ms``:
-    when the last of them may be deleted, if that is known.
+    when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
+    this machine, but nothing else proves the time (see ``trusted_time``).
     """
 
     table: str
@@ -153,6 +191,19 @@ class Place:
     entries: int | None = None
     until_ms: int | None = None
     parts: tuple[str, ...] = ()
+    waits: bool = False
+
+    @property
+    def kept_by(self) -> str:
+        """Return what keeps the values."""
+        clock = "past by this machine's clock only: trust it, or wait for a later commit"
+        return f"{self.name.kept_by} ({clock})" if self.waits else self.name.kept_by
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Return the steps that end it, in order."""
+        steps = self.name.steps
+        return tuple(_BY_CLOCK.get(it, it) for it in steps) if self.waits else steps
 
     def join(self, other: Place) -> Place:
         """Return this place with what was found in other files of it."""
@@ -174,17 +225,28 @@ class Place:
             "rows": self.rows,
             "entries": self.entries,
             "parts": list(self.parts),
-            "kept_by": self.name.kept_by,
+            "kept_by": self.kept_by,
             "until": None if self.until_ms is None else format_timestamp(self.until_ms),
-            "commands": [_spell(step, self.table, redacted) for step in self.name.steps],
+            "commands": [it for step in self.steps for it in self.spell(step, redacted)],
         }
 
+    def spell(self, step: str, predicate: str) -> list[str]:
+        """Return a step as commands, or as the statement for the engine that writes the table."""
+        table = self.table
+        path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
+        texts = {"path": path.replace("`", "``"), "predicate": predicate}
+        keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
+        return [step.format(shlex.quote(table), key=key, **texts) for key in keys]
 
-def _spell(step: str, table: str, predicate: str) -> str:
-    """Return a step as a command, or as the statement for the engine that writes the table."""
-    path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
-    path = path.replace("`", "``")
-    return step.format(shlex.quote(table), path=path, predicate=predicate)
+
+def _needed(steps: Set[str]) -> set[int]:
+    """Return the places in ``_STEPS`` of the steps, without those that others include."""
+    by_clock = [*(_BY_CLOCK[it] for it in _VACUUMS)]
+    weaker = {it for n, it in enumerate(_VACUUMS) if not steps.isdisjoint(by_clock[n:])}
+    for vacuums in (_VACUUMS, by_clock):
+        weaker |= {*[it for it in vacuums if it in steps][:-1]}
+    weaker |= {_CLEANUP} if _BY_CLOCK[_CLEANUP] in steps else set()
+    return {_STEPS.index(it) for it in steps - weaker}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -224,13 +286,18 @@ class ErasedReport(ShortRepr):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Return the commands that end it, in the order in which to run them."""
-        shown, found = self.predicate or "PREDICATE", []
-        for table in dict.fromkeys(it.table for it in self.places):
-            steps = {step for it in self.places if it.table == table for step in it.name.steps}
-            weaker = [step for step in _VACUUMS if step in steps][:-1]
-            found += [(_STEPS.index(step), table, step) for step in steps.difference(weaker)]
-        return tuple(_spell(step, table, shown) for _, table, step in sorted(found))
+        """Return the commands that end it, in the order in which to run them.
+
+        Clones come before their source, which keeps the files that the log of a clone names.
+        """
+        shown, found = self.predicate or "PREDICATE", dict[str, None]()
+        tables = [*reversed([table for table, _ in self.tables])]
+        for table in dict.fromkeys([*tables, *(it.table for it in self.places)]):
+            places = [it for it in self.places if it.table == table]
+            for step in sorted(_needed({step for it in places for step in it.steps})):
+                with_it = (it for it in places if _STEPS[step] in it.steps)
+                found |= dict.fromkeys(c for it in with_it for c in it.spell(_STEPS[step], shown))
+        return tuple(found)
 
     def find_error(self) -> DeltactlError | None:
         """Return the error of a search that could not read or search everything."""

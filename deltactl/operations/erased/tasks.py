@@ -94,7 +94,9 @@ def _search_file(
             else:
                 searched.counts["text_files"] += 1
                 if sought.is_known and file_has_value(name, place, source, sought):
-                    searched.add(place, name, entries=1)
+                    # Their names have no values, so the report can say which to delete.
+                    parts = (name.rpartition("/")[0],) if place == Where.JOURNALS else ()
+                    searched.add(place, name, entries=1, parts=parts)
     except Exception as error:  # libraries raise errors of many kinds
         if isinstance(error, FileMissingError) and place != Where.LIVE:
             searched.counts["gone"] += 1

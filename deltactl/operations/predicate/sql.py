@@ -27,7 +27,7 @@ QUOTING_HINT: Final = (
     "characters in backticks: `order date` >= '2024-01-31'."
 )
 FORMS_HINT: Final = (
-    "Compare partition columns with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE, RLIKE "
+    "Compare columns with literals by =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE, RLIKE "
     "or IS NULL. Join such conditions by AND, OR and NOT."
 )
 _FUNCTIONS_HINT: Final = (

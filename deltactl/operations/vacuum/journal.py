@@ -32,7 +32,7 @@ from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_size, format_timestamp
 
-_RUNS = f"{OWN_DIR}/vacuum"
+RUNS_DIR = f"{OWN_DIR}/vacuum"
 QUARANTINE_DIR = f"{OWN_DIR}/quarantine"
 _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 _SHOWN = 10
@@ -77,7 +77,7 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
         StorageError: it cannot be written; nothing may be removed.
     """
     try:
-        write_files(store, f"{_RUNS}/{record.run_id}/plan.parquet", files)
+        write_files(store, f"{RUNS_DIR}/{record.run_id}/plan.parquet", files)
         write_record(store, record)
     except StorageError as error:
         remove_journal(store, record.run_id)
@@ -88,7 +88,7 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
 
 def remove_journal(store: Store, run_id: str) -> None:
     """Remove what was written of a journal, so that a full disk gets no fuller with each run."""
-    folder = f"{_RUNS}/{run_id}"
+    folder = f"{RUNS_DIR}/{run_id}"
     with suppress(StorageError):
         store.delete_many([f"{folder}/run.json", f"{folder}/plan.parquet"])
         if store.directories is not None:
@@ -116,7 +116,7 @@ def write_files(store: Store, name: str, files: pa.Table) -> None:
 def write_record(store: Store, record: RunRecord) -> None:
     """Write the state of a run."""
     text = json.dumps(asdict(record), indent=2) + "\n"
-    store.put(f"{_RUNS}/{record.run_id}/run.json", text.encode())
+    store.put(f"{RUNS_DIR}/{record.run_id}/run.json", text.encode())
 
 
 def read_run(store: Store, run_id: str) -> tuple[RunRecord | None, pa.Table]:
@@ -150,7 +150,7 @@ def read_files(store: Store, run_id: str) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
+        files = pq.read_table(pa.BufferReader(store.read(f"{RUNS_DIR}/{run_id}/plan.parquet")))
         if files["path"].type != pa.string() or files["path"].null_count:
             raise TypeError("the column 'path' has another type than string, or nulls")
         return files
@@ -169,7 +169,7 @@ def read_record(store: Store, run_id: str) -> RunRecord:
     if not _RUN_ID.fullmatch(run_id):
         raise _no_run(store, run_id)
     try:
-        node: Any = json.loads(store.read(f"{_RUNS}/{run_id}/run.json"))
+        node: Any = json.loads(store.read(f"{RUNS_DIR}/{run_id}/run.json"))
         record = RunRecord(**node)
         _ensure_types(record)
         return record
@@ -196,15 +196,15 @@ def _list_ids(store: Store) -> str:
     shown = ", ".join(
         f"{run.run_id} ({format_count(run.files, 'file')}, {run.status})" for run in runs[:_SHOWN]
     )
-    more = f" and {len(runs) - _SHOWN:,} older in {_RUNS}" if len(runs) > _SHOWN else ""
+    more = f" and {len(runs) - _SHOWN:,} older in {RUNS_DIR}" if len(runs) > _SHOWN else ""
     if not runs:
-        return f"No run in {_RUNS} removed files: there is nothing to undo."
+        return f"No run in {RUNS_DIR} removed files: there is nothing to undo."
     return f"Give 'last' for the newest run, or one of these: {shown}{more}."
 
 
 def list_runs(store: Store) -> list[RunRecord]:
     """Return all runs with a journal, oldest first; skip unreadable ones."""
-    names = {name for batch in store.walk(_RUNS) for name in batch if name.endswith("/run.json")}
+    names = {name for batch in store.walk(RUNS_DIR) for name in batch if name.endswith("/run.json")}
     records = []
     for name in names:
         try:

@@ -285,9 +285,7 @@ class Planner:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
         filters.kept[UNKNOWN] += listing.unusable
         self._spare_runs(filters)
-        found = filters.select(
-            files.append_column("is_named", find_named(names, self._named(scan)))
-        )
+        found = filters.select(files.append_column("is_named", find_named(names, self.named(scan))))
         lost = NO_NAMES
         if self.options.inventory is None:  # it may be older than some live files
             lost = find_missing(
@@ -377,8 +375,9 @@ class Planner:
         changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
 
-    def _named(self, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
-        """Yield the names in actions of the log."""
+    def named(self, scan: CommitScan | None = None) -> Iterator[pa.ChunkedArray]:
+        """Yield the names in the commits and in the tombstones of the version."""
+        scan = self._scan(self.log.first_commit) if scan is None else scan
         yield event_names(self.store, scan.events)
         yield self._change_files(scan, scan.last)
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):

@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -48,6 +51,26 @@ def result_of(ran: Ran) -> Any:
     return json.loads(ran.out)["result"]
 
 
+def run_printed(cli: RunCli, table: str, *others: str) -> list[set[str]]:
+    """Search, run what is printed, and let days pass, until nothing is found: what was found."""
+    seen = []
+    for _ in range(6):
+        found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+        if found["erased"]:
+            break
+        seen.append({it["place"] for it in found["places"]})
+        for command in found["commands"]:
+            words = shlex.split(command)[1:]
+            words += ["--yes"] if words[0] == "vacuum" else []
+            assert cli(*words).code == 0, command
+        for it in (table, *others):
+            pass_days(it)
+            assert cli("alter", it, "--set", f"days={len(seen)}").code == 0
+        append(table)
+    assert found["erased"], found["places"]
+    return seen
+
+
 def plant(table: str) -> None:
     """Put the value where only some commands reach: a checkpoint, a stray, a quarantine."""
     DeltaTable(table).create_checkpoint()
@@ -81,6 +104,70 @@ def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
     assert found["erased"]
     assert seen == {"live rows", "unreferenced files", "checkpoints", "commits", "latest commit"}
     assert cli("check", table, "--erased", "email = 'otto@example.com'").code == 3
+
+
+def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str) -> None:
+    """A file that only an old checkpoint names is unreferenced: no vacuum by --yes deletes it."""
+    assert cli("alter", table, "--unset", "delta.logRetentionDuration").code == 0
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table, 40)
+    assert cli("checkpoint", table).code == 0
+    append(table)
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert [shlex.split(it)[1] for it in found["commands"]] == ["vacuum", "checkpoint"]
+    assert cli("checkpoint", table, "--cleanup").code == 0
+    (stale,) = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))["places"]
+    assert stale["place"] == "unreferenced files"
+    assert [shlex.split(it)[3:] for it in stale["commands"]] == [
+        ["--mode", "full", "--include-unknown"]
+    ]
+    run_printed(cli, table)
+
+
+def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) -> None:
+    """The last commit is the erasure: nothing but this machine's clock shows that it is old."""
+    week = "delta.deletedFileRetentionDuration=interval 7 days"
+    assert cli("alter", table, "--set", week).code == 0
+    DeltaTable(table).delete(SOUGHT)
+    log = Path(table) / "_delta_log" / f"{2:020d}.json"
+    text = re.sub(r'"deletionTimestamp":\d+', '"deletionTimestamp":1', log.read_text("utf-8"))
+    log.write_text(text, "utf-8")
+    pass_days(table, 40)
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
+    assert "by this machine's clock only" in older["kept_by"]
+    assert [shlex.split(it)[3:] for it in older["commands"]] == [["--force-retention"]]
+    ran = cli("vacuum", table, "--yes")
+    assert "add --force-retention" in " ".join(ran.out.split())
+    run_printed(cli, table)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.filterwarnings("ignore:a shallow clone needs the files of its source")
+def test_the_logs_of_clones_end_before_the_files_of_the_source(
+    cli: RunCli, table: str, depth: int
+) -> None:
+    chain = [table, "clone", "clone of it"][: depth + 1]
+
+    def clone(*more: str) -> None:
+        for source, target in pairwise(chain):
+            assert cli("clone", source, target, "--shallow", *more).code == 0
+
+    clone()
+    DeltaTable(table).delete(SOUGHT)
+    clone("--replace")
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    (shared,) = (it for it in found["places"] if it["place"].startswith("files that"))
+    ends = {it["until"] for it in found["places"] if it["place"].startswith("files of the source")}
+    assert {shared["until"]} == ends
+    steps = [
+        (unquote(it.split()[2].strip("'")).rpartition("/")[2], it.split()[1])
+        for it in found["commands"]
+    ]
+    assert [name for name, _ in steps] == [*reversed(chain[1:]), table, table]
+    assert steps[-2:] == [(table, "vacuum"), (table, "checkpoint")]
+    run_printed(cli, *chain)
 
 
 @pytest.mark.parametrize("form", ["table", "json", "report"])

@@ -1,4 +1,4 @@
-"""Clones that are recorded in a table are searched too, and a table that nothing may change."""
+"""Recorded clones and tables in subdirectories are searched too; a search changes nothing."""
 
 import json
 from pathlib import Path
@@ -46,8 +46,37 @@ def test_a_file_elsewhere_that_a_clone_had_is_searched(tmp_path: Path) -> None:
     )
     remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
     (clone / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"remove": remove}), "utf-8")
-    report = Table(str(clone)).check_erased("id = 42")
-    assert [(it.name, it.rows) for it in report.places] == [("files of older versions", 1)]
+    (place,) = Table(str(clone)).check_erased("id = 42").places
+    assert (place.name, place.rows) == ("files of the source of this clone", 1)
+
+
+def test_a_table_in_a_subdirectory_is_searched_as_a_table(tmp_path: Path) -> None:
+    """No vacuum of the table above deletes its files."""
+    source, below = tmp_path / "t", tmp_path / "t" / "a b" / "below"
+    write_deltalake(source, pa.table({"id": [1, 2]}))
+    write_deltalake(below, pa.table({"id": [1, 42], "p": ["x", "id=42"]}), partition_by=["p"])
+    report = Table(str(source)).check_erased("id = 42")
+    assert [unquote(table).removeprefix("file://") for table, _ in report.tables] == [
+        *map(str, (source, below))
+    ]
+    assert {it.table for it in report.places} == {report.tables[1][0]}
+    assert report.commands[0] == f"DELETE FROM delta.`{below}` WHERE id = 42"
+    assert Table(str(source)).check_erased("id = 43").is_erased
+
+
+def test_what_is_not_searched_in_subdirectories_is_named(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1, 2]}))
+    write_deltalake(tmp_path / "d", pa.table({"x": [1, 42]}))
+    (tmp_path / "h" / ".hoodie").mkdir(parents=True)
+    (tmp_path / "h" / ".hoodie" / "hoodie.properties").write_text("", "utf-8")
+    (tmp_path / "h" / "f.parquet").write_text("", "utf-8")
+    report = Table(str(tmp_path)).check_erased("id = 42")
+    assert not report.is_erased
+    assert [(it.name.rpartition("/")[2] or it.name, it.reason) for it in report.unread] == [
+        ("h/", "a table of another format"),
+        ("d", "its schemas do not have the predicate's columns"),
+    ]
+    assert report.places == ()
 
 
 def test_a_cancelled_search_has_no_result(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import io
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -147,6 +149,11 @@ def constrain(builder: TableBuilder) -> None:
     builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}"})
 
 
+def constrain_for_some_time(builder: TableBuilder) -> None:
+    constrain(builder)
+    builder.change_metadata(configuration={})
+
+
 def set_default(builder: TableBuilder) -> None:
     default = {"CURRENT_DEFAULT": f"'{NAME}'"}
     columns = [Column("id", "long"), Column("name", "string", metadata=default)]
@@ -237,7 +244,8 @@ PLANTED = {
     "nested column of a record": Planted(
         put(f"_deltactl/vacuum/{RUN}/x.parquet", parquet(p=[[{"key": "p", "value": PART}]])),
         BY_PART,
-        "records of deltactl",
+        "journals of vacuums",
+        f"_deltactl/vacuum/{RUN}",
     ),
     "classic checkpoint": Planted(
         only_checkpoint(add_stats("maxValues", id=ID), "classic"), BY_ID, "checkpoints"
@@ -246,7 +254,7 @@ PLANTED = {
         only_checkpoint(add_stats("maxValues", id=ID), "v2-json"), BY_ID, "checkpoints"
     ),
     "metadata in a checkpoint": Planted(
-        only_checkpoint(constrain, "classic"), BY_ID, "checkpoints", "configuration"
+        only_checkpoint(set_default, "classic"), BY_NAME, "checkpoints", "schemaString"
     ),
     "unused sidecar": Planted(sidecar, BY_PART, "checkpoints", "partition values"),
     "checksum": Planted(checksum, BY_ID, "checksums", "minima and maxima"),
@@ -257,7 +265,12 @@ PLANTED = {
         "operationParameters",
     ),
     "note of a user": Planted(note(userMetadata=f"erase {ID}!"), BY_ID, "commits", "userMetadata"),
-    "constraint": Planted(constrain, BY_ID, "commits", "configuration"),
+    "constraint": Planted(constrain_for_some_time, BY_ID, "commits", "configuration"),
+    "file of another program": Planted(
+        put(f"{LOG}/{0:020d}.json.bak", encode_lines([{"x": {"name": NAME}}])),
+        BY_NAME,
+        "other files of the log",
+    ),
     "default": Planted(set_default, BY_NAME, "commits", "schemaString"),
     "identity": Planted(set_identity, BY_ID, "commits", "schemaString"),
     "domain": Planted(
@@ -292,7 +305,10 @@ PLANTED = {
         "symlink manifests",
     ),
     "journal": Planted(
-        put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN), BY_PART, "records of deltactl"
+        put(f"_deltactl/vacuum/{RUN}/plan.parquet", _PLAN),
+        BY_PART,
+        "journals of vacuums",
+        f"_deltactl/vacuum/{RUN}",
     ),
     "iceberg": Planted(
         put("metadata/v1.metadata.json", json.dumps({"properties": {"x": NAME}})),
@@ -341,6 +357,29 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
     assert nothing.is_erased, nothing.to_dict()
 
 
+def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
+    builder = base()
+    builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}", "dpo's": NAME})
+    builder.commit()
+    for predicate, key in ((BY_ID, "delta.constraints.c"), (BY_NAME, "dpo's")):
+        report = search(builder.store, predicate)
+        assert [it.parts for it in report.places if it.name == "table properties"] == [(key,)]
+        unset, cleanup = map(shlex.split, report.commands)
+        assert unset[1:] == ["alter", builder.store.uri, "--unset", key]
+        assert cleanup[1:] == ["checkpoint", builder.store.uri, "--cleanup"]
+    builder.change_metadata(properties={f"of {NAME}": "x"})
+    shown = json.dumps(search(builder.store, BY_NAME, redact=True).to_dict())
+    assert "KEY" in shown
+    assert "zebra" not in shown
+
+
+def test_a_file_that_no_cleanup_deletes_has_no_command() -> None:
+    builder = base()
+    builder.store.put(f"{LOG}/{0:020d}.json.bak", NAME.encode())
+    (place,) = search(builder.store, BY_NAME).places
+    assert (place.name, place.until_ms, place.steps) == ("other files of the log", None, ())
+
+
 @pytest.mark.parametrize(
     ("plant", "name"),
     [
@@ -364,9 +403,9 @@ def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch)
     builder = base()
     original = DeltaLog.snapshot
 
-    def snapshot(log: DeltaLog) -> Any:
+    def snapshot(log: DeltaLog, **options: Any) -> Any:
         builder.commit(userMetadata=NAME)
-        return original(log)
+        return original(log, **options)
 
     monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
     (place,) = search(builder.store, BY_NAME).places
@@ -404,3 +443,56 @@ def test_a_bound_without_parts_of_a_millisecond_has_the_value(zone: tzinfo | Non
     report = search(builder.store, "t = '2024-01-31 12:00:00.123456'")
     assert [it.name for it in report.places] == ["commits", "live rows"]
     assert search(builder.store, "t = '2024-01-31 12:00:00.124456'").is_erased
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "bound", "other"),
+    [
+        ("decimal(18,2)", "123456789012345.67", "123456789012345.69", "123456789012345.00"),
+        ("decimal(20,2)", "12345678901234567.89", "1.2345678901234568e+16", "12345678901234500"),
+        ("decimal(18,2)", "9999999999999999.99", "1e+16", "9999999999999000"),
+        ("decimal(20,2)", "-999999999999999999.99", "-9.999999999999999e+17", "-9999999999999990"),
+        ("decimal(18,2)", "0.10", "0.1", "0.11"),
+    ],
+)
+def test_a_bound_that_is_a_rounded_decimal_has_the_value(
+    kind: str, value: str, bound: str, other: str
+) -> None:
+    """As delta-rs writes it: a double, which may have too many digits for the type."""
+    builder = new_table(Column("m", kind))
+    stats = f'{{"numRecords":1,"minValues":{{"m":{bound}}},"maxValues":{{"m":{bound}}}}}'
+    builder.append([{"m": Decimal(value)}], stats=stats)
+    builder.commit()
+    report = search(builder.store, f"m = {value}")
+    assert [it.name for it in report.places] == ["commits", "live rows"]
+    assert search(builder.store, f"m = {other}").is_erased
+
+
+def test_an_exact_bound_is_no_rounded_decimal() -> None:
+    builder = new_table(Column("m", "decimal(20,2)"))
+    stats = '{"numRecords":1,"minValues":{"m":12345678901234567.89}}'
+    builder.append([{"m": Decimal("12345678901234567.89")}], stats=stats)
+    assert search(builder.store, "m = 12345678901234567.88").is_erased
+
+
+@pytest.mark.parametrize(
+    ("name", "kept_ms"),
+    [
+        ("change data", 7 * DAY_MS),
+        ("unreferenced", 7 * DAY_MS),
+        ("Parquet with another name", None),
+    ],
+)
+def test_a_file_is_kept_as_long_as_a_vacuum_keeps_it(name: str, kept_ms: int | None) -> None:
+    builder = base()
+    planted = PLANTED[name]
+    planted.plant(builder)
+    builder.commit()
+    files = [it for batch in builder.store.walk() for it in batch if not it.startswith(LOG)]
+    for file in files:
+        memory_of(builder).set_modified(file, 5)
+    for version in range(builder.version + 1):
+        memory_of(builder).set_modified(commit_path(version), version + 1)
+    (place,) = search(builder.store, planted.predicate).places
+    since_ms = {"change data": 5, "unreferenced": 5}.get(name, 0)
+    assert place.until_ms == (None if kept_ms is None else kept_ms + since_ms)
