@@ -31,11 +31,12 @@ _METRICS: Final = (
 class Outcome:
     """The result of one call of an operation, for one action or several partitions at once.
 
-    ``measured`` is ``None`` if it failed. ``failed`` are the partitions with bins that failed or
-    were lost, each with a reason; the others are done, also if there is an ``error``. ``note`` says
-    what is worth knowing. ``was_done``: there was nothing left to do, because another run, or an
-    action before, had done it. ``is_stopped``: the time or a signal ended it before the end;
-    ``unfinished`` are the partitions with bins that were not done, ``None`` if it is not known.
+    ``measured`` is ``None`` if it failed, or was stopped before anything was done. ``failed`` are
+    the partitions with bins that failed or were lost, each with a reason; the others are done, also
+    if there is an ``error``. ``note`` says what is worth knowing. ``was_done``: there was nothing
+    left to do, because another run, or an action before, had done it. ``is_stopped``: the time or a
+    signal ended it before the end; ``unfinished`` are the partitions with bins that were not done,
+    ``None`` if it is not known.
     """
 
     name: ActionName
@@ -109,6 +110,11 @@ class TableReport(ShortRepr):
     def is_due(self) -> bool:
         """Return whether an action may be done now, within the budget or not."""
         return any(action.rank for action in self.actions)
+
+    @property
+    def is_part_done(self) -> bool:
+        """Return whether an action was done, or a part of one."""
+        return any(it.measured is not None for it in self.outcomes)
 
     @property
     def errors(self) -> tuple[DeltactlError, ...]:
