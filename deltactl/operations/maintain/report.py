@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from deltactl.errors import DeltactlError, UnsupportedFeatureError
+from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError
 from deltactl.operations.maintain.actions import Action, Effect, TableFacts, sum_effects
 from deltactl.operations.maintain.options import Budget
 from deltactl.operations.maintain.policy import ActionName
@@ -192,6 +192,12 @@ class MaintainReport(ShortRepr):
         return any(table.is_due for table in self.tables)
 
     @property
+    def interrupted(self) -> bool:
+        """Return whether the run was stopped before it finished all tables."""
+        refused = any(isinstance(error, InterruptedRunError) for error in self.errors.values())
+        return refused or any(table.interrupted for table in self.tables)
+
+    @property
     def predicted(self) -> Effect:
         """Return the sum of the predictions for all tables."""
         return sum_effects(table.predicted for table in self.tables)
@@ -210,6 +216,7 @@ class MaintainReport(ShortRepr):
                 for name, error in self.errors.items()
             },
             "note": self.note,
+            "interrupted": self.interrupted,
         }
 
 
