@@ -21,7 +21,6 @@ from tests.cli.conftest import RunCli
 from tests.support.html_page import parse_page
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
-
 _OPERATIONS_BEFORE = dict(_OPERATIONS)
 
 
@@ -272,6 +271,14 @@ def test_a_missing_live_file_is_told_if_the_files_are_listed(lake: Path, cli: Ru
         ran = cli("maintain", "a", "--policy", policy, *words)
         assert ran.err.count("warning: 1 live file does not exist, such as ") == 1
         assert "Run `deltactl check a`" in ran.err
+
+
+def test_a_broken_data_file_names_the_next_step(lake: Path, cli: RunCli) -> None:
+    victim = next((lake / "a").glob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-9])
+    error = json.loads(cli("maintain", "a", "-o", "json").out)["error"]
+    assert error["code"] == "DATA_FILE"
+    assert error["hint"].startswith("Run `deltactl check a --files data`, which lists broken files")
 
 
 def test_metrics_of_tables_on_which_the_command_was_not_called(
