@@ -81,6 +81,27 @@ def quote_word(word: str) -> str:
     return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
 
 
+# After the user comes a port, or else a password, which can contain @ and /.
+_PASSWORD: Final = re.compile(r"(:/{1,2}[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@")
+_SIGNATURE: Final = re.compile(
+    r"(://[^?]*\?)(?=[^\s'\"]*(?:sig|signature|token|key|secret|password|credential|delegation)=)"
+    r"[^\s'\"]+",
+    re.IGNORECASE,
+)
+
+
+def find_secret(address: str) -> str | None:
+    """Return which secret an address contains, in one word, or ``None``."""
+    if _PASSWORD.search(address):
+        return "password"
+    return "signature" if _SIGNATURE.search(address) else None
+
+
+def mask_address(text: str) -> str:
+    """Return an address, or a text with addresses, without the passwords and signatures."""
+    return _SIGNATURE.sub(r"\1...", _PASSWORD.sub(r"\1:...@", text))
+
+
 def hint_at_versions(address: str) -> str:
     """Return the hint for a table that does not have the requested version or time."""
     command = f"deltactl describe-history {shlex.quote(address)} --all"
@@ -92,16 +113,16 @@ def ignore_warning(message: str) -> None:
 
 
 class DeltactlError(Exception):
-    """Base of all errors that deltactl raises on purpose."""
+    """Base of all errors that deltactl raises on purpose. The texts contain no secrets."""
 
     code: str = "FAILED"
     exit_code: int = 1
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = mask_address(message)
+        self.hint = hint if hint is None else mask_address(hint)
+        super().__init__(self.message)
 
 
 class UsageError(DeltactlError):

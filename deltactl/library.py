@@ -94,15 +94,17 @@ def maintain(
 ) -> MaintainReport:
     """Do the most useful work on some tables, within a budget.
 
+    A table that fails does not stop the others: its error is in ``MaintainReport.errors``.
+
     Args:
-        tables: addresses, each once.
+        tables: addresses, each once; no patterns.
         policy: for all tables, by address, or a function of the address; ``None``: the defaults.
         options: of the run.
         storage_options: settings of the tables' storage; never shown or logged.
         warn: receives warnings.
         engine: runs the tasks of all actions.
         dry_run: observe and decide only; write nothing.
-        cancel: starts no more work; what was committed stays. See ``TableReport.interrupted``.
+        cancel: starts no more work; what was committed stays. See ``MaintainReport.interrupted``.
         on_progress: called whenever a task ends.
         keywords: those of ``MaintainKeywords``, instead of those of ``options``.
 

@@ -212,7 +212,7 @@ class Command(TyperCommand):
         if session.output.form in CI_FORMATS or not is_single:
             return self._invoke_each(ctx, session, options, tables, ordered)
         session.table = ctx.params["table"] = tables[0]
-        session.output.log_fields["table"] = session.shown_table
+        session.output.log_fields["table"] = session.table
         return self._invoke_one(ctx, session)
 
     def _invoke_each(

@@ -24,12 +24,18 @@ from deltactl.cli.output.output import Output, OutputFormat, guess_format, guess
 from deltactl.cli.output.progress import progress
 from deltactl.cli.output.rows import Rows
 from deltactl.cli.output.sections import Section, Sections, Tone
-from deltactl.cli.parsing.argv import mask_address, real_command
+from deltactl.cli.parsing.argv import real_command
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.cli.table_access import TableAccess
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, OnProgress
-from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    UsageError,
+    find_secret,
+    mask_address,
+)
 from deltactl.option_names import NAME_ONLY, options_spelled
 from deltactl.storage.network.counts import requests_sent
 
@@ -116,7 +122,7 @@ class Session(TableAccess):
         self.ctx, self.command = ctx, ctx.command.name
         self._is_dry_run = is_dry_run(ctx.params)
         table = ctx.params.get("table")
-        self.table = table if isinstance(table, str) else None
+        self.table = self.admit(table) if isinstance(table, str) else None
         self.options = options = self.take(GlobalOptions)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
@@ -124,7 +130,7 @@ class Session(TableAccess):
             environ=environ,
             quiet=options.quiet,
             log_format=options.log_format,
-            log_fields={"run_id": self.run_id, "command": self.command, "table": self.shown_table},
+            log_fields={"run_id": self.run_id, "command": self.command, "table": self.table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
         self._warn_of_secrets("--storage-option", options.storage_option)
@@ -146,6 +152,19 @@ class Session(TableAccess):
         self._stack.enter_context(
             limit_time(self._cancellation, limit.timeout_ms, self.output.note)
         )
+
+    def admit(self, address: str) -> str:
+        """Return the address of a table without secrets; one with secrets is in ``unlisted``."""
+        if find_secret(address) is None:
+            return address
+        from deltactl.storage.open import refuse_secrets
+
+        shown = mask_address(address)
+        try:
+            refuse_secrets(address)
+        except UsageError as error:
+            self.unlisted[shown] = error
+        return shown
 
     def end(self) -> None:
         """Log the requests to object stores, and release the resources of the run."""
@@ -171,11 +190,6 @@ class Session(TableAccess):
         return session
 
     @property
-    def shown_table(self) -> str | None:
-        """Return the address of the table without credentials; one with credentials is refused."""
-        return None if self.table is None else mask_address(self.table)
-
-    @property
     def shares_process(self) -> bool:
         """Return whether other tables are processed at the same time."""
         return self._jobs > 1
@@ -196,7 +210,7 @@ class Session(TableAccess):
             parts.setdefault("engine_reason", self._chosen.reason)
         self.has_skipped = parts.get("skipped") is not None
         parts.setdefault("dry_run", self._is_dry_run)
-        return Envelope(command=self.command, table=self.shown_table, **parts)
+        return Envelope(command=self.command, table=self.table, **parts)
 
     def present(
         self,

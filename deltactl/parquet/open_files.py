@@ -31,6 +31,10 @@ from deltactl.protocol.paths import is_absolute, leaves_root
 from deltactl.storage.store import Store
 
 _READ_WHOLE_BYTES: Final = 4 << 20  # one request costs more time than these bytes
+_AT_BROKEN: Final = (
+    "Run `deltactl check TABLE --files data`, which lists broken files. Copy them from a backup, "
+    "or restore an older version of the table."
+)
 
 
 @overload
@@ -136,11 +140,13 @@ def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
             "the file. Otherwise copy it from a backup, or restore an older version of the table.",
         ) from error
     except (DataFileError, UnsupportedFeatureError) as error:
-        if path in error.message:
-            raise
-        raise type(error)(f"{path!r}: {error.message}", hint=error.hint) from error
+        hint = _AT_BROKEN if isinstance(error, DataFileError) else None
+        said = error.message if path in error.message else f"{path!r}: {error.message}"
+        raise type(error)(said, hint=error.hint or hint) from error
     except MemoryError:  # that of Arrow is also an ArrowException
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # or a non-UTF-8 name
         detail = first_line(error, 300) or type(error).__name__
-        raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error
+        raise DataFileError(
+            f"data file {path!r} cannot be read: {detail}", hint=_AT_BROKEN
+        ) from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError
+from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError, find_secret
 from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import uri_to_path
@@ -101,7 +101,7 @@ def _open_other(uri: str, options: Mapping[str, str]) -> Store:
 def _open_objects(
     uri: str, address: str, options: Mapping[str, str], provider: Provider
 ) -> ObjectStore:
-    _refuse_credentials(uri)
+    refuse_secrets(uri)
     try:
         # The packages of clouds take 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
@@ -129,18 +129,16 @@ def _open_objects(
     )
 
 
-def _refuse_credentials(uri: str) -> None:
-    """Raise an error if an address contains secrets: it would be printed, logged and committed."""
-    authority = uri.partition("://")[2].partition("/")[0]
-    if ":" in authority.partition("@")[0] and "@" in authority:
+def refuse_secrets(uri: str) -> None:
+    """Raise an error if an address contains secrets: it would be logged and committed.
+
+    Raises:
+        UsageError: it contains a password or a signature.
+    """
+    if secret := find_secret(uri):
         raise UsageError(
-            "the address contains a password",
-            hint=f"Give credentials with {option('storage_options')}.",
-        )
-    if re.search(r"\?.*(sig|token|key)=", uri, re.IGNORECASE):
-        raise UsageError(
-            "the address contains a signature",
-            hint=f"Remove the signature. Give credentials with {option('storage_options')}.",
+            f"the address contains a {secret}",
+            hint=f"Remove the {secret}. Give credentials with {option('storage_options')}.",
         )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from deltactl.catalog.kinds import KINDS
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.output.output import OutputFormat
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
 from tests.faults.scenes import build_directory, build_table
@@ -113,18 +114,27 @@ def test_no_run_on_a_disk_writes_a_credential(
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        f"s3://key:{_MARK}@bucket/t",
-        f"s3a://key:{_MARK}@bucket/t",
-        f"file://user:{_MARK}@host/t",
-        f"FILE://user:{_MARK}@host/t",
-        f"https://user:{_MARK}@host/t",
-        f"abfss://c@account.dfs.core.windows.net/t?sv=1&sig={_MARK}",
-        f"gs://bucket/t?access_token={_MARK}",
-    ],
+_ADDRESSES = (
+    f"s3://key:{_MARK}@bucket/t",
+    f"s3a://key:{_MARK}@bucket/t",
+    f"s3:/key:{_MARK}@bucket/t",
+    f"file://user:{_MARK}@host/t",
+    f"FILE://user:{_MARK}@host/t",
+    f"https://user:{_MARK}@host/t",
+    f"https://user:{_MARK}@{_MARK}@host/t",
+    f"https://user:{_MARK}/{_MARK}@host/t",
+    f"https://user@corp.com:{_MARK}@host/t",
+    f"https://host/t?X-Amz-Signature={_MARK}",
+    f"abfss://c@account.dfs.core.windows.net/t?sv=1&sig={_MARK}",
+    f"abfss://c@account.dfs.core.windows.net/t*?sig={_MARK}",
+    f"gs://bucket/t?access_token={_MARK}",
+    f"s3://key:{_MARK}@bucket/*",
+    f"s3://key:{_MARK}*@bucket/t",
+    f"uc://user:{_MARK}@host/main.sales.t",
 )
+
+
+@pytest.mark.parametrize("address", _ADDRESSES)
 def test_no_run_repeats_a_credential_in_an_address(
     cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -134,6 +144,37 @@ def test_no_run_repeats_a_credential_in_an_address(
         assert ran.code != 0
         assert _MARK not in ran.out + ran.err
         assert _MARK not in cli(words[0], address, *words[2:], "-o", "json").out
+    assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
+
+
+@pytest.mark.parametrize("address", _ADDRESSES)
+def test_no_form_of_output_has_a_credential_of_an_address(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    build_table(tmp_path / "t")
+    (tmp_path / "list").write_text(address)
+    for form in OutputFormat:
+        for tables in ([address], [address, "none"], ["--tables-from", "list"]):
+            for words in (["optimize"], ["maintain", "--metrics", "m.prom"]):
+                ran = cli(*words, *tables, "-o", form, "--report", "r.html", "--debug")
+                assert ran.code in (1, 2)
+                assert _MARK not in ran.out + ran.err
+                assert all(Path(name).exists() for name in ("r.html", *words[2:]))
+    (tmp_path / "list").unlink()
+    for words in (
+        ["vacuum", "t", "--yes", "--forget-clone", address],
+        ["vacuum", "t", "--yes", "--also-keep-for", address],
+        ["clone", "t", address],
+        ["clone", address, "c"],
+        ["generate-manifest", "t", "--output-root", address],
+        ["config", address],
+        ["optimize", "t", address, "--fail-fast"],
+    ):
+        for more in (["-vvv", "--debug"], ["-o", "json"], ["--log-format", "json"]):
+            ran = cli(*words, *more)
+            assert ran.code != 0, (words, ran.out)
+            assert _MARK not in ran.out + ran.err
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 

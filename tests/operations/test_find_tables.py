@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltactl.errors import AccessDeniedError, NotATableError, UsageError
+from deltactl.errors import AccessDeniedError, NotATableError, StorageError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import ObjectService
@@ -108,6 +108,17 @@ def test_a_loop_of_links_is_followed_once(tmp_path: Path) -> None:
     for name in ("again", "and-again"):  # two in one directory: the ways double at each level
         (lake / "team" / name).symlink_to(lake)
     assert find_tables(f"{lake}/**", LocalStore) == [f"{lake}/team/table"]
+
+
+@pytest.mark.parametrize("pattern", ["*", "**"])
+def test_a_link_that_leads_to_itself_fails_alone(tmp_path: Path, pattern: str) -> None:
+    LocalStore(str(tmp_path / "table")).put("_delta_log/0.json", b"")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("nowhere")
+    found = find_tables(f"{tmp_path}/{pattern}", LocalStore)
+    assert found == [f"{tmp_path}/loop", f"{tmp_path}/table"]
+    with pytest.raises(StorageError, match="symbolic links"):
+        LocalStore(found[0]).list_directories()
 
 
 def test_a_search_lists_nothing_inside_tables() -> None:

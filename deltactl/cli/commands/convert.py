@@ -57,7 +57,7 @@ def _present(session: Session, report: ConvertReport) -> None:
 
     result = report.to_dict()
     session.present(
-        lambda: describe_convert(report, session.shown_table or ""),
+        lambda: describe_convert(report, session.table or ""),
         rows=result.get("left_out", []),
         version_before=report.version_before,
         version_after=report.version_after,

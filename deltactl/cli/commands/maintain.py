@@ -150,7 +150,7 @@ def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
     if report.interrupted:
         num_done = sum(it.state == "done" for it in report.actions)
         done = f"{format_count(num_done, 'action')} finished"
-        stopped = session.find_interruption(done, is_part_done=bool(report.outcomes))
+        stopped = session.find_interruption(done, is_part_done=report.is_part_done)
         if stopped is not None:
             return stopped
     if not report.errors:
@@ -224,9 +224,9 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     _warn_of_profiles(session, tables)
 
     def look(table: str) -> None:
-        session.raise_if_cancelled()
         child = children[table]
         try:
+            session.raise_if_cancelled()
             log = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error

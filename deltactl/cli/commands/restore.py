@@ -92,9 +92,9 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
     changes = plan.diff.to_dict()
     session.table_id, session.chosen_version = plan.table_id, plan.target_version
     session.present(
-        lambda: describe_restore(report, session.shown_table or table),
+        lambda: describe_restore(report, table),
         rows=changes["partitions"],
-        error=_find_error(report, session.shown_table or table),
+        error=_find_error(report, table),
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
         dry_run=report.dry_run,

@@ -112,7 +112,7 @@ def command(
                 "that are in no action of it, add --mode full"
             )
         is_due = not report.plan.is_empty and report.skipped is None
-        error = _find_error(report, session.shown_table or table)
+        error = _find_error(report, table)
         _present(session, report, error, is_work_needed=flags.check and is_due)
 
 
@@ -240,7 +240,7 @@ def _present(
     from deltactl.cli.pages.vacuum import describe_vacuum
 
     session.table_id = report.plan.table_id
-    table = session.shown_table or ""
+    table = session.table or ""
     session.present(
         lambda: describe_vacuum(report, table),
         rows=report.plan.files,

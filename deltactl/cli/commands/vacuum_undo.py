@@ -109,10 +109,10 @@ def purge_quarantined(
     report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
     error: DeltactlError | None = None
     if report.lost:
-        hint = hint_at_lost(session.shown_table or table)
+        hint = hint_at_lost(table)
         error = FileMissingError(describe_lost(report.lost), hint=hint)
     elif report.needed:
-        error = _explain_needed(report.needed[0], session.shown_table or table)
+        error = _explain_needed(report.needed[0], table)
     elif report.failures:
         path, reason = next(iter(report.failures.items()))
         files = format_count(len(report.failures), "file was", "files were")

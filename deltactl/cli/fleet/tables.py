@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltactl.cli.options.fleet import FleetOptions
-from deltactl.cli.parsing.argv import mask_address
 from deltactl.errors import DeltactlError, NotATableError, UsageError
 from deltactl.storage.names import common_address, is_table_name
 from deltactl.units import format_count
@@ -42,15 +41,15 @@ def expand_tables(options: FleetOptions, session: Session) -> tuple[list[str], b
         )
     is_one = options.tables_from is None and len(options.table) == 1
     if is_one and not is_glob(options.table[0]):
-        return [*options.table], True
+        return [session.admit(options.table[0])], True
     tables: dict[str, str] = {}
-    for word in (*options.table, *_read_words(options.tables_from)):
+    for given in (*options.table, *_read_words(options.tables_from)):
+        word = session.admit(given)
         try:
-            found = _expand(word, session)
+            found = {word: word} if word in session.unlisted else _expand(word, session)
         except DeltactlError as error:
-            shown = mask_address(word)
-            session.unlisted[shown] = error
-            found = {shown: shown}
+            session.unlisted[word] = error
+            found = {word: word}
         for location, address in found.items():
             # A catalog may have credentials for a name, and commits that the path lacks.
             if location not in tables or (

@@ -72,5 +72,5 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
         error = explain_failure(raised)
         code = error.exit_code
         envelope.error = ErrorInfo.of(error)
-    table = session.shown_table or "all tables"
+    table = session.table or "all tables"
     return TableOutcome(table, code, envelope, output.title, sections=output.sections)

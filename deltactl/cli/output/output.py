@@ -19,7 +19,7 @@ from deltactl.cli.output.sections import Cell, Line, Section, Sections, Tone, de
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
 from deltactl.cli.parsing.argv import name_table
-from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
+from deltactl.errors import DeltactlError, InterruptedRunError, UsageError, mask_address
 
 if TYPE_CHECKING:
     from deltactl.cli.output.page import Page
@@ -201,7 +201,7 @@ class Output:
 
     def warn(self, message: str) -> None:
         """Print a warning once, and add it to the envelope."""
-        message = name_table(message, self.log_fields.get("table"))
+        message = mask_address(name_table(message, self.log_fields.get("table")))
         if message in self.warnings:
             return
         self.warnings.append(message)
@@ -220,7 +220,7 @@ class Output:
             self.say("traceback", text, Tone.FAINT)
             return
         page = self._new_page(self.stderr, is_whole=True)
-        for line in text.splitlines():
+        for line in mask_address(text).splitlines():
             page.line(line)
         self._print_aside(page)
 
@@ -261,6 +261,7 @@ class Output:
 
     def say(self, label: str, message: str, tone: Tone) -> None:
         """Print a line on stderr, from any thread."""
+        message = mask_address(message)
         if self.log_format is LogFormat.JSON:
             self.log({"level": _LEVELS.get(label, "info"), "message": message})
             return
@@ -282,7 +283,8 @@ class Output:
             return
         if self.log_format is LogFormat.JSON:
             level = record.levelname.lower()
-            self.log({"level": level, "logger": record.name, "message": record.getMessage()})
+            message = mask_address(record.getMessage())
+            self.log({"level": level, "logger": record.name, "message": message})
         else:
             self.note(f"{record.name}: {record.getMessage()}")
 

@@ -58,12 +58,16 @@ def fit_width(text: str, width: int) -> str:
 
 
 def fit_middle(text: str, width: int) -> str:
-    """Cut safe text that is wider than ``width`` columns in the middle; keep more of its end."""
+    """Cut safe text that is wider than ``width`` columns in the middle; keep more of its end.
+
+    Of a path, keep the last part, or as much of its end as possible: paths differ there.
+    """
     if cell_width(text) <= width or width <= len(_DOTS):
         return fit_width(text, width)
     room = width - len(_DOTS)
-    tail = _head(text[::-1], room - room // 3)[::-1]
-    return _head(text, room // 3) + _DOTS + tail
+    last = cell_width(text[text.rfind("/", 0, -1) :]) if "/" in text[:-1] else 0
+    start = min(room // 3, max(room - last, 0))
+    return _head(text, start) + _DOTS + _head(text[::-1], room - start)[::-1]
 
 
 def _head(text: str, width: int) -> str:

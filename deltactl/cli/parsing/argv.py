@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from deltactl.errors import quote_word
+from deltactl.errors import mask_address, quote_word
 
 PROGRAM: Final = "deltactl"
 PREDICATE: Final = "PREDICATE"
@@ -19,8 +19,6 @@ _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
 _PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
 _TIMES: Final = {"--to-timestamp": "--to-version", "--timestamp": "--version"}
-_PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
-_SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
 
 
 def typed_command(argv: Sequence[str]) -> str:
@@ -77,11 +75,6 @@ def name_table(text: str, table: str | None) -> str:
         return text
     shown = f" {quote_word(table)}"
     return _COMMAND.sub(lambda command: _PLACEHOLDER.sub(lambda _: shown, command[0]), text)
-
-
-def mask_address(address: str) -> str:
-    """Return an address without the password or the signature that it may contain."""
-    return _SIGNATURE.sub(r"\1...", _PASSWORD.sub(r"\1:...@", address))
 
 
 def _mask(word: str) -> str:

@@ -194,8 +194,14 @@ def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
     work.spending.add(bytes_read=lost_bytes, requests=0)
     lost = dict.fromkeys(missing, "no file is in this partition any more")
     lost |= {it.partition: it.reason for it in (*report.conflicts, *report.failures)}
-    base = replace(base, failed=lost, error=_find_lost(report))
-    if lost and not report.versions:
+    base = replace(
+        base,
+        failed=lost,
+        error=_find_lost(report),
+        is_stopped=report.interrupted,
+        unfinished=report.unfinished.partitions,
+    )
+    if (lost or report.interrupted) and not report.versions:
         return base
     gone = report.files_removed - report.files_added
     effect = Effect(
@@ -210,8 +216,6 @@ def _run_optimize(work: TableWork, base: Outcome) -> Outcome:
         measured=effect,
         versions=report.versions,
         note="stopped; finished bins are committed" if report.interrupted else None,
-        is_stopped=report.interrupted,
-        unfinished=report.unfinished.partitions,
     )
 
 
@@ -281,7 +285,7 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     failed = [(failure.path, failure.reason) for failure in report.failures if failure.path]
     return replace(
         base,
-        measured=effect,
+        measured=None if report.interrupted and not report.files_removed else effect,
         versions=report.versions,
         error=_not_deleted(failed, "file") or report.stopped,
         is_stopped=report.interrupted,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from deltactl.errors import DeltactlError, UnsupportedFeatureError
+from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError
 from deltactl.operations.maintain.actions import Action, Effect, TableFacts, sum_effects
 from deltactl.operations.maintain.options import Budget
 from deltactl.operations.maintain.policy import ActionName
@@ -31,11 +31,12 @@ _METRICS: Final = (
 class Outcome:
     """The result of one call of an operation, for one action or several partitions at once.
 
-    ``measured`` is ``None`` if it failed. ``failed`` are the partitions with bins that failed or
-    were lost, each with a reason; the others are done, also if there is an ``error``. ``note`` says
-    what is worth knowing. ``was_done``: there was nothing left to do, because another run, or an
-    action before, had done it. ``is_stopped``: the time or a signal ended it before the end;
-    ``unfinished`` are the partitions with bins that were not done, ``None`` if it is not known.
+    ``measured`` is ``None`` if it failed, or was stopped before anything was done. ``failed`` are
+    the partitions with bins that failed or were lost, each with a reason; the others are done, also
+    if there is an ``error``. ``note`` says what is worth knowing. ``was_done``: there was nothing
+    left to do, because another run, or an action before, had done it. ``is_stopped``: the time or a
+    signal ended it before the end; ``unfinished`` are the partitions with bins that were not done,
+    ``None`` if it is not known.
     """
 
     name: ActionName
@@ -109,6 +110,11 @@ class TableReport(ShortRepr):
     def is_due(self) -> bool:
         """Return whether an action may be done now, within the budget or not."""
         return any(action.rank for action in self.actions)
+
+    @property
+    def is_part_done(self) -> bool:
+        """Return whether an action was done, or a part of one."""
+        return any(it.measured is not None for it in self.outcomes)
 
     @property
     def errors(self) -> tuple[DeltactlError, ...]:
@@ -186,6 +192,12 @@ class MaintainReport(ShortRepr):
         return any(table.is_due for table in self.tables)
 
     @property
+    def interrupted(self) -> bool:
+        """Return whether the run was stopped before it finished all tables."""
+        refused = any(isinstance(error, InterruptedRunError) for error in self.errors.values())
+        return refused or any(table.interrupted for table in self.tables)
+
+    @property
     def predicted(self) -> Effect:
         """Return the sum of the predictions for all tables."""
         return sum_effects(table.predicted for table in self.tables)
@@ -204,6 +216,7 @@ class MaintainReport(ShortRepr):
                 for name, error in self.errors.items()
             },
             "note": self.note,
+            "interrupted": self.interrupted,
         }
 
 

@@ -43,16 +43,24 @@ def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[Fil
 def list_directories(directory: str) -> list[str]:
     """Return the names of the directories directly in ``directory``, sorted.
 
-    The list is empty if ``directory`` does not exist.
+    The list is empty if ``directory`` does not exist. Broken links are omitted. A link that cannot
+    be followed, such as one in a loop, counts as a directory: who enters it gets the error.
 
     Raises:
         OSError: the directory cannot be read.
     """
     try:
         with os.scandir(directory) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return sorted(entry.name for entry in entries if _may_be_directory(entry))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _may_be_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True
 
 
 def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import stat
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,11 +13,15 @@ import pytest
 
 from deltactl.cli.signals import Cancellation
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.maintain.act import _OPERATIONS, TableWork
+from deltactl.operations.maintain.report import Outcome
 from deltactl.operations.maintain.run import Maintenance
 from deltactl.operations.optimize.tasks import rewrite_files
 from tests.cli.conftest import RunCli
 from tests.support.html_page import parse_page
 from tests.support.table_builder import Column, TableBuilder, commit_path
+
+_OPERATIONS_BEFORE = dict(_OPERATIONS)
 
 
 def build(root: Path, files: int = 12) -> TableBuilder:
@@ -268,6 +273,14 @@ def test_a_missing_live_file_is_told_if_the_files_are_listed(lake: Path, cli: Ru
         assert "Run `deltactl check a`" in ran.err
 
 
+def test_a_broken_data_file_names_the_next_step(lake: Path, cli: RunCli) -> None:
+    victim = next((lake / "a").glob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-9])
+    error = json.loads(cli("maintain", "a", "-o", "json").out)["error"]
+    assert error["code"] == "DATA_FILE"
+    assert error["hint"].startswith("Run `deltactl check a --files data`, which lists broken files")
+
+
 def test_metrics_of_tables_on_which_the_command_was_not_called(
     lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +332,70 @@ def test_a_stopped_run_counts_the_actions_that_were_finished(
     ran = cli("maintain", str(tmp_path), "--only", "optimize", "--max-concurrent", "1")
     assert ran.out.startswith("2 actions done: 10 files fewer")
     assert "stopped by --timeout 1s; 2 actions finished" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("tables", "at", "code"),
+    [(["a"], 1, 1), (["*"], 1, 1), (["a", "b"], 1, 1), (["a"], 2, 5), (["*"], 2, 5)],
+)
+def test_the_exit_status_says_whether_anything_was_done(
+    lake: Path,
+    cli: RunCli,
+    monkeypatch: pytest.MonkeyPatch,
+    tables: Sequence[str],
+    at: int,
+    code: int,
+) -> None:
+    """The time is up before the first table is rewritten, or before the second call."""
+    shutil.rmtree("broken")
+    given: list[Cancellation] = []
+    calls: list[object] = []
+
+    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
+        given.append(cancellation)
+        return nullcontext()
+
+    def act(work: TableWork, base: Outcome) -> Outcome:
+        calls.append(work)
+        if len(calls) == at:
+            given[0].expired_ms = 1000
+            given[0].token.set()
+        return _OPERATIONS_BEFORE[base.name](work, base)
+
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    for name in _OPERATIONS_BEFORE:
+        monkeypatch.setitem(_OPERATIONS, name, act)
+    ran = cli("maintain", *tables, "-j", "1")
+    assert ran.code == code, ran.out
+
+
+def test_the_time_may_end_before_the_first_table(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tables are listed, in each form."""
+
+    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
+        cancellation.expired_ms = 1000
+        cancellation.token.set()
+        return nullcontext()
+
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    ran = cli("maintain", "a", "b", "-o", "json")
+    document = json.loads(ran.out)
+    assert ran.code == document["exit_code"] == 1
+    assert [(run["table"], run["error"]["code"]) for run in document["runs"]] == [
+        ("a", "TIMEOUT"),
+        ("b", "TIMEOUT"),
+    ]
+    assert [line[:10] for line in cli("maintain", "a", "b", "-o", "csv").out.splitlines()] == [
+        "table,stat",
+        "a,partial,",
+        "b,partial,",
+    ]
+    ran = cli("maintain", "a", "-o", "json")
+    run = json.loads(ran.out)
+    assert (ran.code, run["table"], run["error"]["code"]) == (1, "a", "TIMEOUT")
+    assert run["error"]["message"] == "stopped by --timeout 1s before it started"
 
 
 def test_metrics_are_written_by_a_rename(

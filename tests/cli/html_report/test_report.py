@@ -17,7 +17,7 @@ from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.sections import Column as Cells
 from deltactl.cli.output.sections import Kind, Section, Strip, Table, Tone
-from deltactl.cli.parsing.argv import mask_address
+from deltactl.errors import mask_address
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.file_sizes import count_sizes
 from deltactl.storage.local.store import LocalStore

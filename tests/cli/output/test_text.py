@@ -66,6 +66,8 @@ def test_text_cut_in_the_middle_has_the_width(text: str, width: int) -> None:
 def test_a_cut_in_the_middle_keeps_the_end() -> None:
     assert fit_middle("year=2024/month=01/day=17", 18) == "year=...=01/day=17"
     assert fit_middle("日本語日本語", 9) == "日...本語"
+    assert fit_middle("lake/sales/big-orders-table", 22) == "la.../big-orders-table"
+    assert fit_middle("lake/sales/big-orders-table", 13) == "...ders-table"
     assert fit_middle("abc", 3) == "abc"
     assert fit_middle("abcdef", 3) == "..."
 

@@ -701,6 +701,24 @@ def test_a_report_of_tables_has_each_result_and_each_error(tmp_path: Path) -> No
     assert [table["table"] for table in found["tables"]] == [str(one)]
     assert found["errors"][str(gone)]["code"] == "NOT_A_TABLE"
     assert found["note"] is None
+    assert found["interrupted"] is False
+
+
+def test_a_cancelled_run_says_so(tmp_path: Path) -> None:
+    """The second table was not begun, and the third has nothing to do."""
+    for name in ("one", "two"):
+        build(tmp_path / name)
+    build(tmp_path / "three", commits=1)
+    cancel = threading.Event()
+    report = deltactl.maintain(
+        [str(tmp_path / name) for name in ("one", "two", "three")],
+        QUICK,
+        cancel=cancel,
+        on_progress=lambda _: cancel.set(),
+    )
+    assert [table.interrupted for table in report.tables] == [True, True, False]
+    assert report.interrupted
+    assert report.to_dict()["interrupted"]
 
 
 @pytest.mark.parametrize(

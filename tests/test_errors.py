@@ -1,0 +1,41 @@
+"""Passwords and signatures are found in addresses; ports, users and patterns are none."""
+
+import pytest
+
+from deltactl.errors import DeltactlError, find_secret, mask_address
+
+
+@pytest.mark.parametrize(
+    ("address", "shown", "secret"),
+    [
+        ("s3://key:hush@b/t", "s3://key:...@b/t", "password"),
+        ("s3://key:hu/sh@b/t", "s3://key:...@b/t", "password"),
+        ("https://u:hu@sh@h:443/t", "https://u:...@h:443/t", "password"),
+        ("https://u@corp.com:1234@h/t", "https://u@corp.com:...@h/t", "password"),
+        ("gs://b/t?X-Goog-Signature=hush", "gs://b/t?...", "signature"),
+        ("abfss://c@a/t*?sv=1&sig=hush", "abfss://c@a/t*?...", "signature"),
+    ],
+)
+def test_secrets(address: str, shown: str, secret: str) -> None:
+    assert (mask_address(address), find_secret(address)) == (shown, secret)
+    error = DeltactlError(f"cannot open {address!r}: no", hint=f"Check {address}")
+    assert error.message == str(error) == f"cannot open {shown!r}: no"
+    assert error.hint == f"Check {shown}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hdfs://host:8020/user/me@corp",
+        "hdfs://[::1]:8020/me@corp",
+        "abfss://container@account.dfs.core.windows.net/t",
+        "sftp://me@host:22/me@corp",
+        "s3://lake/part-?/t",
+        "file:///x:y@z",
+        "no connection to thrift://host:9083: ask me@corp",
+        "cannot read s3://bucket: ask me@corp",
+        "/data/x:y@z",
+    ],
+)
+def test_no_secrets(text: str) -> None:
+    assert (mask_address(text), find_secret(text)) == (text, None)
