@@ -50,6 +50,15 @@ def no_bucket_error(bucket: str) -> BucketNotFoundError:
     return BucketNotFoundError(f"{bucket!r} does not exist", hint=_hint(BucketNotFoundError, ""))
 
 
+def no_root_error(uri: str) -> StorageError:
+    """Return the error for the root of a store that is missing or empty, but was not before."""
+    return StorageError(
+        f"the directory {uri} is missing or empty: it was moved or deleted during the run, or its "
+        "file system is not mounted any more",
+        hint="Check the path and the mount, then rerun.",
+    )
+
+
 def map_error(
     error: Exception,
     verb: str,

@@ -53,6 +53,19 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     return opener(uri, options or {})
 
 
+def open_existing(uri: str, options: Mapping[str, str] | None = None) -> Store:
+    """Open the store of a table that exists, for a worker: its directory is not created again.
+
+    Raises:
+        StorageError: the directory was moved, deleted or unmounted during the run; or as
+            ``open_store``.
+    """
+    store = open_store(uri, options)
+    if isinstance(store, LocalStore):
+        store.ensure_content()
+    return store
+
+
 def canonical_uri(uri: str) -> str:
     """Return one text for all addresses of a directory, as far as no request tells them apart."""
     with suppress(DeltactlError):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
+from deltactl.errors import (
+    ConflictError,
+    DataFileError,
+    DeltactlError,
+    NotATableError,
+    ObjectNotFoundError,
+)
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.storage.errors import no_root_error
 from deltactl.storage.store import FileInfo
 
 _LOOKS: Final = 4
@@ -77,11 +85,23 @@ class CommitBase:
             return True
         if log.has_versions_from(self.version + 1):
             return False
-        raise NotATableError(
-            f"{self.commit_file.name} of {log.uri} does not exist: the table was deleted during "
-            "the run",
-            hint="Check the path.",
-        )
+        raise lost_error(log)
+
+    def ensure_same_table(self, log: DeltaLog) -> None:
+        """Check, after a file of the table was not found, that its log is still the one read.
+
+        Raises:
+            NotATableError: the table does not exist any more.
+            StorageError: its directory is missing or empty; or the store failed.
+            ConflictError: another table has replaced it, or the previous commit was overwritten.
+        """
+        if self.ensure_table_is_there(log) and self.commit_file is not None:
+            return
+        # A log cleanup deleted the commit, or this is the log of another table.
+        if not log.has_versions_from(self.version):
+            raise lost_error(log)
+        if log.unread().snapshot().metadata.id != self.metadata.id:
+            raise _other_table_error(log)
 
     def _ensure_same(
         self, log: DeltaLog, before: FileInfo, found: FileInfo, *, reads_id: bool
@@ -121,6 +141,40 @@ class CommitBase:
             if name == published:
                 raise
             return log.reader.read_named(published)
+
+
+@contextmanager
+def noticing_loss(log: DeltaLog, snapshot: Snapshot) -> Iterator[None]:
+    """Look, if data files cannot be read, whether the table of the snapshot is still there.
+
+    Raises:
+        DeltactlError: see ``CommitBase.ensure_same_table``.
+    """
+    try:
+        yield
+    except DataFileError:
+        CommitBase.of(snapshot).ensure_same_table(log)
+        raise
+
+
+def lost_error(log: DeltaLog) -> DeltactlError:
+    """Return the error for a table whose log, or its latest version, does not exist any more."""
+    if log.has_versions_from(0):
+        return _other_table_error(log)
+    store = log.store
+    if store.directories is not None and not (store.list_directories() or any(store.list_from(""))):
+        return no_root_error(store.uri)
+    return NotATableError(
+        f"{log.uri} has no log any more: the table was deleted during the run",
+        hint="Check the path.",
+    )
+
+
+def _other_table_error(log: DeltaLog) -> ConflictError:
+    return ConflictError(
+        f"{log.uri} has another log than this run has read: the table was replaced during the run",
+        hint="Rerun.",
+    )
 
 
 class _OperationNames(Visitor):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from deltactl.engine.base import Engine
 from deltactl.errors import (
@@ -23,6 +24,7 @@ from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
@@ -59,6 +61,8 @@ from deltactl.operations.check.versions import (
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import format_count
+
+_BROKEN: Final = frozenset({"FILE_MISSING", "FILE_UNREADABLE", "VECTOR_MISSING"})
 
 
 def check_table(log: DeltaLog, options: CheckOptions, context: RunContext) -> CheckReport:
@@ -241,13 +245,17 @@ class _Run:
             self.options.decodes_vectors,
         )
         path = self.options.resume
+        is_broken = False
         opened = nullcontext() if path is None else ResumeFile(path, self._subject(snapshot))
         with opened as resume:
             for result in check.run(spec, replace(self.context, engine=engine), resume):
                 self.counts.take(result)
                 self.findings.take(to_table(result.findings))
+                is_broken |= any(row[0] in _BROKEN for row in result.findings)
                 for note in result.notes:
                     self.findings.note(note)
+        if is_broken:
+            CommitBase.of(snapshot).ensure_same_table(self.log)
         if proofs is not None:
             proofs.run(replace(self.context, engine=engine))
             self.counts.num_digests += proofs.num_compared

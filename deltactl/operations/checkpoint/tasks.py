@@ -22,7 +22,7 @@ from deltactl.log.checkpoint.verify import verify_actions
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import WHOLE, ReplayPartition, TailSource, live_batches, tombstone_batches
 from deltactl.log.threads import read_ahead
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_existing
 from deltactl.storage.store import Store
 
 
@@ -62,7 +62,7 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
         CorruptLogError, StorageError: the log cannot be read, or the store failed; a written file
             is kept, because another writer may have cleaned up the log based on it.
     """
-    store = open_store(spec.table_uri, spec.storage_options)
+    store = open_existing(spec.table_uri, spec.storage_options)
     schema = spec.layout.whole_schema
     with ActionFileWriter(store, name, schema, spec.layout) as writer:
         writer.write_non_file_actions(non_file_rows(schema, spec.non_file_actions))
@@ -83,7 +83,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
         VerificationError: the stored rows differ from the input; the files are removed.
         CorruptLogError, StorageError: the log cannot be read, or the store failed.
     """
-    store = open_store(spec.table_uri, spec.storage_options)
+    store = open_existing(spec.table_uri, spec.storage_options)
 
     def next_name() -> str:
         number = f"{task.number:010d}.{len(written) + 1:010d}"

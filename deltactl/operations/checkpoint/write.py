@@ -149,7 +149,7 @@ class _Writing:
         infos = tuple(written.file for written in files)
         checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
         try:
-            verify_head(self._store, checkpoint, self._non_file_actions, ())
+            self._verify(checkpoint, ())
             self._ensure_same_table()
         except (VerificationError, ConflictError, NotATableError):
             remove_unchanged(self._store, infos)
@@ -181,7 +181,7 @@ class _Writing:
         try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
-            verify_head(self._store, checkpoint, self._non_file_actions, expected)
+            self._verify(checkpoint, expected)
             self._ensure_same_table()
         except Exception:
             self._retract(name, files)
@@ -191,6 +191,13 @@ class _Writing:
         hint["sizeInBytes"] += top.size_bytes
         hint["v2Checkpoint"] = v2_node(top, self._spec.non_file_actions, sidecars)
         return _summary(plan, files, (top,), hint)
+
+    def _verify(self, checkpoint: Checkpoint, sidecars: Sequence[str]) -> None:
+        try:
+            verify_head(self._store, checkpoint, self._non_file_actions, sidecars)
+        except VerificationError:
+            CommitBase.of(self._snapshot).ensure_same_table(self._log)
+            raise
 
     def _ensure_same_table(self) -> None:
         """Refuse a checkpoint in the log of a table that was created again during the run."""
@@ -265,6 +272,7 @@ class _Writing:
                     case Failed(_, _, error):
                         failures.append(error)
             if failures:
+                CommitBase.of(self._snapshot).ensure_same_table(self._log)
                 raise explain_foreign("writing the checkpoint", failures[0])
             if len(done) < len(tasks):
                 raise InterruptedRunError(

@@ -57,7 +57,7 @@ def replace_clone(
     warn_of_vacuum(context)
     ensure_may_remove(update)
     if dry_run:
-        ensure_present(snapshot, plan, context)
+        ensure_present(source_log, snapshot, plan, context)
         return report
     target_log.ensure_can_commit()
     with with_clone_note(
@@ -66,7 +66,7 @@ def replace_clone(
         if options.note:
             ensure_no_vacuum(source_log, plan)
         files = AddedFiles(target, context.clock, looks_again=False)
-        ensure_present(snapshot, plan, context)
+        ensure_present(source_log, snapshot, plan, context)
         files.listed()
         removed = (report.files_removed, report.bytes_removed)
         description = describe_clone(plan, options.properties, context, removed=removed)

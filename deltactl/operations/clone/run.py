@@ -17,7 +17,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import ensure_no_table_above
 from deltactl.log.writing.actions import Actions, with_data_change
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.log.writing.row_ids import tracks_row_ids
 from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
 from deltactl.operations.clone.options import CloneOptions
@@ -115,7 +115,7 @@ def clone_table(
         warn_of_vacuum(context)
     if dry_run:
         if not options.deep:
-            ensure_present(snapshot, plan, context)
+            ensure_present(source_log, snapshot, plan, context)
         return replace(report, dry_run=True)
     target_log.ensure_can_commit()
     if not options.deep:
@@ -126,7 +126,10 @@ def clone_table(
         is_fresh = not _ensure_free(target, wanted)
         write_progress(target, wanted)
         spec = _spec(source_log, target_log, is_fresh=is_fresh)
-        report = _make_deep(source, target_log, report, spec=spec, options=options, context=context)
+        with noticing_loss(source_log, snapshot):
+            report = _make_deep(
+                source, target_log, report, spec=spec, options=options, context=context
+            )
         target.delete_many([PROGRESS_FILE])
     return report
 
@@ -227,7 +230,7 @@ def _make_shallow(
         if options.note:
             ensure_no_vacuum(source_log, plan)
         files = AddedFiles(target, context.clock, looks_again=False)
-        ensure_present(snapshot, plan, context)
+        ensure_present(source_log, snapshot, plan, context)
         files.listed()
         _commit(target_log, plan, options, context, files)
     _follow(target_log, plan, context)

@@ -16,6 +16,7 @@ from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyErr
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import CloneNote, drop_note, earlier_notes, write_note
@@ -54,17 +55,21 @@ def ensure_addresses(source: Store) -> None:
         )
 
 
-def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> None:
+def ensure_present(
+    source: DeltaLog, snapshot: Snapshot, plan: ClonePlan, context: RunContext
+) -> None:
     """Refuse to refer to files that do not exist, or that have another size than in the log.
 
     Raises:
         DataFileError: the message lists them.
+        NotATableError, ConflictError, StorageError: the source was deleted, replaced or moved.
     """
     missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
     if missing:
         # By their names in the source, as the journals of vacuums have them.
         root = f"{plan.source_uri}/"
         named = tuple(replace(it, path=it.path.removeprefix(root)) for it in missing)
+        CommitBase.of(snapshot).ensure_same_table(source)
         raise explain_missing(snapshot.store, named, context.warn)
 
 

@@ -19,7 +19,7 @@ from deltactl.log.commits.file_actions import file_keys, sized_file_keys, sum_si
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.log.writing.commit_info import Description
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import (
@@ -123,7 +123,7 @@ def sync_clone(
     source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock)
     now_ms = context.clock.now_ms()
-    update, options = source_log.retry_after_cleanup(
+    snapshot, update, options = source_log.retry_after_cleanup(
         lambda: _plan(source_log, target_log, options, now_ms)
     )
     plan, before = update.plan, update.current.version
@@ -134,7 +134,8 @@ def sync_clone(
         return replace(report, version_after=before) if update.is_empty else report
     target_log.ensure_can_commit()
     with exclusive(target, context):
-        copied = copy_all(source, target, plan.copies, spec, context)
+        with noticing_loss(source_log, snapshot):
+            copied = copy_all(source, target, plan.copies, spec, context)
         report = replace(
             report,
             files_copied=copied.files_copied,
@@ -175,7 +176,7 @@ def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
 
 def _plan(
     source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
-) -> tuple[Update, CloneOptions]:
+) -> tuple[Snapshot, Update, CloneOptions]:
     target.update()
     target.ensure_newest()
     current = load_audited(target)
@@ -189,7 +190,7 @@ def _plan(
         ensure_same_history(source, past, target.uri)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     update = compare(current, snapshot, plan, past, full=options.full)
-    return replace(update, is_empty=update.is_empty and not options.full), options
+    return snapshot, replace(update, is_empty=update.is_empty and not options.full), options
 
 
 def _with_past_options(

@@ -35,7 +35,7 @@ from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 from deltactl.units import format_count
@@ -100,7 +100,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         StorageError: a store failed; files that were copied stay.
     """
     source = refuse_changes(open_store(spec.source_uri, spec.source_options))
-    target = open_store(spec.target_uri, spec.target_options)
+    target = open_existing(spec.target_uri, spec.target_options)
     may_exist = attempt > 0 or not spec.is_fresh
     facts, elsewhere = find_files(source, [name for name in task.sources if is_placed(name)])
     there = find_files(target, task.targets)[0] if may_exist else {}

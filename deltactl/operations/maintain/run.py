@@ -15,8 +15,9 @@ from typing import Final
 
 from deltactl.clock import Clock
 from deltactl.engine.base import Progress
-from deltactl.errors import DeltactlError, NotATableError, UsageError, Warn, explain_foreign
+from deltactl.errors import DeltactlError, UsageError, Warn, explain_foreign
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import lost_error
 from deltactl.operations.find_tables import is_table
 from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run
 from deltactl.operations.maintain.act import TableWork
@@ -104,17 +105,14 @@ class Maintenance:
 
         Raises:
             LeaseHeldError: another maintain is running on the table.
-            NotATableError: the table was deleted meanwhile.
+            NotATableError, StorageError: the table was deleted or moved meanwhile.
             DeltactlError: the table could not be observed.
         """
         chosen, left = self.decision.of_table(table)
         if not chosen:
             return self.rest(table)
         if not is_table(log.store):  # a lease would leave a directory behind
-            raise NotATableError(
-                f"{log.uri} does not exist any more: the table was deleted during the run",
-                hint="Check the path. Nothing was changed.",
-            )
+            raise lost_error(log)
         store, observation = log.store, self.observations[table]
         began = self._clock.monotonic()
         # Tables must not share an id: it is in the names of new files, and a sync of a clone copies

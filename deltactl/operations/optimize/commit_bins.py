@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Done, Failed
+from deltactl.engine.base import Done, Failed, ended
 from deltactl.errors import (
     KEEPS_FILES,
     ConflictError,
@@ -22,6 +22,7 @@ from deltactl.errors import (
     FilesGoneError,
     InterruptedRunError,
     StorageError,
+    TableError,
     explain_foreign,
     find_worst_error,
     name_commits,
@@ -137,19 +138,13 @@ class OptimizeRun:
 
         Raises:
             CommitOutcomeUnknownError, CommitDamagedError: all outputs are kept.
+            NotATableError, ConflictError, StorageError: see ``fail``.
         """
         waiting = set(range(len(self._bins)))
         try:
-            for outcome in outcomes:
-                if isinstance(outcome, Failed) and isinstance(outcome.error, InterruptedRunError):
-                    continue  # dropped, because the time is up
-                waiting.remove(outcome.task_id)
-                if isinstance(outcome, Failed):
-                    self.fail(self._bins[outcome.task_id], outcome.error)
-                    continue
-                self._take(self._bins[outcome.task_id], outcome)
-                if self._batch_is_due():
-                    self._commit_batch()
+            with ended(outcomes):
+                for outcome in outcomes:
+                    self._receive(outcome, waiting)
             if self.is_whole and (waiting or self._failures):
                 self._discard(self._batch)
             else:
@@ -158,14 +153,28 @@ class OptimizeRun:
             if self._report.versions:
                 name_commits(error, self._report.versions)
             raise
-        except BaseException:
+        except BaseException as error:
             self._discard(self._batch)
+            if isinstance(error, DeltactlError) and self._report.versions:
+                name_commits(error, self._report.versions)
             raise
         finally:
             self._orphans += self._committer.orphans
         self._unfinished += [self._bins[number] for number in sorted(waiting)]
         if self._context.engine.leaves_orphans:
             self._delete_orphans(folders)
+
+    def _receive(self, outcome: Done[RewriteResult] | Failed, waiting: set[int]) -> None:
+        """Add the outcome of a bin; commit the batch if it is due."""
+        if isinstance(outcome, Failed) and isinstance(outcome.error, InterruptedRunError):
+            return  # dropped, because the time is up
+        waiting.remove(outcome.task_id)
+        if isinstance(outcome, Failed):
+            self.fail(self._bins[outcome.task_id], outcome.error)
+            return
+        self._take(self._bins[outcome.task_id], outcome)
+        if self._batch_is_due():
+            self._commit_batch()
 
     def _take(self, removed: pa.Table, done: Done[RewriteResult]) -> None:
         """Add a rewritten bin to the batch, unless its files are not those of the log."""
@@ -277,8 +286,13 @@ class OptimizeRun:
         """Record the files of a bin that cannot be rewritten, with the reason.
 
         If only some of them cannot be read, the others are planned again.
+
+        Raises:
+            NotATableError, ConflictError, StorageError: the table was deleted, replaced or moved.
         """
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
+        if isinstance(error, TableError | StorageError):
+            self._committer.ensure_same_table()
         if isinstance(error, DataFileError | StorageError) and not self.is_whole:
             unreadable = unreadable_mask(self._store, files, error)
             if unreadable.any() and not unreadable.all():

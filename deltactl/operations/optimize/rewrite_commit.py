@@ -76,7 +76,7 @@ class BinCommitter:
 
         Take the snapshot from which they are written, and ``files``, which they remove.
         """
-        self._store, self._clock = log.store, clock
+        self._log, self._store, self._clock = log, log.store, clock
         base = CommitBase.of(snapshot)
         self._transaction = Transaction(log, base, clock=clock, sleep=sleep)
         self._origin, self._metadata = snapshot, snapshot.metadata
@@ -98,6 +98,10 @@ class BinCommitter:
     def state(self) -> CommitBase:
         """Return the latest state of the table that is known."""
         return self._transaction.base
+
+    def ensure_same_table(self) -> None:
+        """Check, after a bin failed, that the table is still there; see ``CommitBase``."""
+        self.state.ensure_same_table(self._log)
 
     def commit(self, bins: Sequence[Bin], description: Description) -> Committed:
         """Commit the bins that the commits of other writers still allow.

@@ -250,6 +250,8 @@ def execute_optimize(
             break  # parts of the table cannot have other names
         try:
             snapshot, again = _make_plan(log, options, context, names)
+            if again.table_id != plan.table_id:
+                break
             if again.is_empty:
                 run.forget_lost()
                 break
@@ -260,7 +262,7 @@ def execute_optimize(
                 f"files of these bins were not rewritten, because a new plan failed: {error}"
             )
             break
-        if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
+        if run.rounds > _ROUNDS_AGAIN:
             break
         _log.info("%s: %s again", snapshot.store.uri, format_count(again.num_bins, "bin"))
         _run_round(run, log, snapshot, again, spec=spec, context=context)

@@ -48,7 +48,7 @@ from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, Splic
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.storage.names import is_local_uri
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_existing
 from deltactl.storage.store import Store
 
 # Each chunk takes a millisecond of one thread. To encode 1 MiB on two cores saves about as much.
@@ -119,7 +119,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         DataFileError: an input is missing or broken.
         VerificationError: the output differs from the input.
     """
-    store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
+    store = note_uploads(open_existing(spec.table_uri, spec.storage_options), spec.uploading)
     name = name_output(spec, task, attempt)
     spec = _spec_of_bin(store, spec, task)
     counts = _Counts(InputColumns(spec.reader, spec.explained))

@@ -131,6 +131,8 @@ def _find_refusal(
     refusal = find_append_only_refusal(CommitBase.of(versions.current))
     if refusal is None and options.allow_protocol_downgrade and plan.state is not None:
         refusal = find_downgrade_refusal(versions.current, plan.state.protocol, plan.removed)
+    if plan.missing:
+        CommitBase.of(versions.current).ensure_same_table(versions.log)
     if refusal is None and plan.missing:
         refusal = find_away_refusal(versions.current.store, plan.missing)
     if refusal is None and plan.missing and not options.ignore_missing:

@@ -16,6 +16,7 @@ from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
@@ -72,6 +73,8 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
+    if plan.missing:
+        CommitBase.of(snapshot).ensure_same_table(log)
     warn_of_missing(plan, context.warn)
     refusal = log.refusal or find_refusal(plan) or _find_other_file_system(store, plan, options)
     skipped = _find_shortfall(plan, options)

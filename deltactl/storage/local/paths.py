@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator
-from contextlib import suppress
 
 from deltactl.errors import SafetyError, UsageError
-from deltactl.storage.errors import mapped_errors, not_a_directory
+from deltactl.storage.errors import mapped_errors, no_root_error, not_a_directory
 from deltactl.storage.local.files import sync_directory
 from deltactl.storage.local.uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
@@ -36,10 +35,11 @@ class LocalPaths:
     """Paths of names below one directory, the root, which need not exist yet.
 
     ``root`` is the path of this directory; links in it were resolved once. ``uri`` is the same path
-    as a ``file:`` URI.
+    as a ``file:`` URI. A root that was there is not created again, and must not become empty: the
+    table was moved or deleted, or an empty mount point is left of its file system.
     """
 
-    __slots__ = ("_base", "root", "uri")
+    __slots__ = ("_base", "_had_content", "_is_there", "root", "uri")
 
     def __init__(self, root: str) -> None:
         """Map names below ``root``.
@@ -53,6 +53,7 @@ class LocalPaths:
         self.root = os.path.realpath(root)
         self._base = f"{self.root.rstrip('/')}/"
         self.uri = path_to_uri(self.root)
+        self.look_again()
 
     def readable(self, name: str) -> str:
         """Return the path of a name, which may be absolute."""
@@ -119,25 +120,76 @@ class LocalPaths:
             yield directory
             directory = os.path.dirname(directory)
 
+    def look_again(self) -> None:
+        """Note what the root is, at the start and after directories were removed from it."""
+        self._is_there = os.path.isdir(self.root)
+        self._had_content = self._is_there and _has_content(self.root)
+
+    def ensure_content(self) -> None:
+        """Check that the root is a directory that is not empty.
+
+        Raises:
+            StorageError: it is missing or empty.
+        """
+        if not (os.path.isdir(self.root) and _has_content(self.root)):
+            raise no_root_error(self.uri)
+
     def make_parents(self, path: str) -> bool:
-        """Create the missing directories of ``path``; return whether any was missing."""
+        """Create the missing directories of ``path``; return whether any was missing.
+
+        Raises:
+            StorageError: the root is missing or empty, but was not before.
+            OSError: a directory cannot be created.
+        """
         directory = os.path.dirname(path)
-        if os.path.isdir(directory):
+        if directory != self.root and os.path.isdir(directory):
             return False
-        # A new root needs more: its parent is synced below.
-        if directory != self.root:
-            with suppress(OSError):
-                os.mkdir(directory)  # most often only the last one is missing
-                return True
-        missing_root = not os.path.isdir(self.root)
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except FileExistsError as error:
-            os.stat(directory)  # raises a better error for a directory that cannot be read
-            raise not_a_directory(directory) from error
-        if missing_root:
-            sync_directory(os.path.dirname(self.root))
+        is_new = self._make_root()
+        if directory == self.root:
+            return is_new
+        # Not with makedirs: the root may disappear at any time, and must not be created again.
+        for parent in reversed([*self.upwards(directory, {self.root})]):
+            if not os.path.isdir(parent):
+                _make_directory(parent)
+        self._had_content = True
         return True
+
+    def _make_root(self) -> bool:
+        """Create the root unless it exists, or did; return whether it was missing."""
+        if self._had_content:
+            self.ensure_content()
+            return False
+        is_missing = not os.path.isdir(self.root)
+        if is_missing:
+            if self._is_there:
+                raise no_root_error(self.uri)
+            try:
+                os.makedirs(self.root, exist_ok=True)
+            except FileExistsError as error:
+                os.stat(self.root)  # raises a better error for a directory that cannot be read
+                raise not_a_directory(self.root) from error
+            sync_directory(os.path.dirname(self.root))
+        self._is_there = True
+        return is_missing
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError as error:
+        os.stat(path)  # raises a better error for a directory that cannot be read
+        if not os.path.isdir(path):  # or another writer created it meanwhile
+            raise not_a_directory(path) from error
+
+
+def _has_content(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is not None
+    except PermissionError:
+        return True  # it can be used without the right to list it
+    except OSError:
+        return False
 
 
 def _absolute_path(name: str) -> str:

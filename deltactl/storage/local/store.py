@@ -109,6 +109,10 @@ class LocalStore:
         """Return this store."""
         return self
 
+    def ensure_content(self) -> None:
+        """Check that the root is a directory that is not empty; see ``LocalPaths``."""
+        self._paths.ensure_content()
+
     def origin_of(self, name: str) -> Origin:
         """Return the path of a file; see ``FileCopies.origin_of``."""
         return Origin("file", self._paths.readable(name))
@@ -346,6 +350,8 @@ class LocalStore:
             with suppress(OSError):  # not empty, most likely; rmdir takes no links
                 os.rmdir(path)
                 removed.append(name)
+        if removed:
+            self._paths.look_again()
         return removed
 
     def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:

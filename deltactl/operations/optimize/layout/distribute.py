@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Done, Engine, Failed, Progress
+from deltactl.engine.base import Done, Engine, Failed, Progress, ended
 from deltactl.engine.local import count_cores
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.shuffle import Shuffle
@@ -72,8 +72,9 @@ def run_bins(
         [sizes[number] for number in small],
     )
     if small:
-        for outcome in context.run(partial(rewrite_bin, spec), chosen):
-            yield replace(outcome, task_id=small[outcome.task_id])
+        with ended(context.run(partial(rewrite_bin, spec), chosen)) as outcomes:
+            for outcome in outcomes:
+                yield replace(outcome, task_id=small[outcome.task_id])
     done, done_bytes = len(small), sum(sizes[number] for number in small)
     for number in large:
         if context.is_cancelled:

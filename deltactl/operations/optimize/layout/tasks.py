@@ -53,7 +53,7 @@ from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.copy_conditions import CopyRefusal
 from deltactl.parquet.writer import DataFileWriter
 from deltactl.storage.local.spill import ensure_space
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_existing
 from deltactl.storage.store import Store
 
 # Rows of a compressed file in memory, and again in the spool: bytes per byte of input (estimate).
@@ -136,7 +136,7 @@ def make_shuffle(
 
 
 def _open(spec: RewriteSpec) -> Store:
-    return note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
+    return note_uploads(open_existing(spec.table_uri, spec.storage_options), spec.uploading)
 
 
 def finish_cluster(
