@@ -155,6 +155,8 @@ def _put(
 
 def write(world: World, chance: Chance) -> str:
     place = random_table(world, chance)
+    if world.runs and place in world.deep:  # a sync in progress may have replaced copies
+        world.model.follow_rewrites(place)
     writer, rows = Writer(world, place), list(world.model.rows(place))
     kind = chance.choice(
         ("append", "append", "delete", "delete", "overwrite", "overwrite", "adopt", "alter")
