@@ -81,10 +81,12 @@ def quote_word(word: str) -> str:
     return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
 
 
-# After the user comes a port, or else a password, which can contain @ and /.
-_PASSWORD: Final = re.compile(r"(:/{1,2}[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@")
+# After the user comes a port, or else a password, which can contain @ and /. ARNs have colons, too.
+_PASSWORD: Final = re.compile(
+    r"((?<![\w+.-])[a-zA-Z][\w+.-]+:/{1,2}(?!arn:)[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@"
+)
 _SIGNATURE: Final = re.compile(
-    r"(://[^?]*\?)(?=[^\s'\"]*(?:sig|signature|token|key|secret|password|credential|delegation)=)"
+    r"(://[^?\s]*\?)(?=[^\s'\"]*(?:sig|signature|token|key|secret|password|credential|delegation)=)"
     r"[^\s'\"]+",
     re.IGNORECASE,
 )

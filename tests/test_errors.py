@@ -32,6 +32,8 @@ def test_secrets(address: str, shown: str, secret: str) -> None:
         "sftp://me@host:22/me@corp",
         "s3://lake/part-?/t",
         "file:///x:y@z",
+        "/data/a:/b:c@d",
+        "s3://arn:aws:s3:eu-west-1:1:accesspoint/ap/t@1",
         "no connection to thrift://host:9083: ask me@corp",
         "cannot read s3://bucket: ask me@corp",
         "/data/x:y@z",

@@ -30,7 +30,13 @@ from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.path_columns import absolute_mask
 from deltactl.protocol.paths import is_absolute
-from deltactl.protocol.vacuum_names import HiddenRule, change_data_mask, vector_mask
+from deltactl.protocol.vacuum_names import (
+    HiddenRule,
+    below_mask,
+    change_data_mask,
+    foreign_roots,
+    vector_mask,
+)
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, OldVersion
 
@@ -145,16 +151,22 @@ class FileSearch:
         self, names: pa.ChunkedArray, of_table: pa.ChunkedArray, fates: Fates
     ) -> pa.ChunkedArray:
         """Return the places of files; ``of_table``: their names before a vacuum."""
-        is_hidden = HiddenRule(self.snapshot.metadata).mask(names)
+        rule = HiddenRule(self.snapshot.metadata)
+        is_hidden, is_named = rule.mask(names), fates.is_named
         is_data = pc.match_substring_regex(names, r"(?i)\.parquet$")
+        roots = foreign_roots(
+            self.listed["name"], self.directories, iceberg=not rule.hides_metadata
+        )
         cases = {
             Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
             Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
             Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
             Where.OF_SOURCE: absolute_mask(names),
+            # A vacuum keeps what is below another table, and hidden names.
+            Where.TABLES: below_mask(names, roots - {""}),
             Where.SHARED: fates.is_shared,
-            Where.CHANGES: pc.and_(fates.is_named, change_data_mask(of_table)),
-            Where.OLDER: fates.is_named,
+            Where.CHANGES: pc.and_(is_named, change_data_mask(of_table)),
+            Where.OLDER: pc.and_not(is_named, is_hidden),
             Where.UNREFERENCED: pc.and_not(is_data, is_hidden),
             Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
             Where.ICEBERG: pc.starts_with(names, "metadata/"),

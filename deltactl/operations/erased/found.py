@@ -111,13 +111,13 @@ class Found(Searched):
 
     def _with_time(self, place: Place) -> Place:
         """Return a place with its end: that of shared files is in the log of the clones."""
+        until_ms = place.until_ms
+        if place.name == Where.SHARED:
+            clones = [it for it in self.places.values() if it.table != place.table]
+            ends = [until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
+            is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
+            known = [it for it in ends if it is not None and not is_live]
+            until_ms = max(known) if len(known) == len(ends) else None
         trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
-        waits = place.until_ms is not None and trusted_ms < place.until_ms <= self.now_ms
-        place = replace(place, waits=waits)
-        if place.name != Where.SHARED:
-            return place
-        clones = [it for it in self.places.values() if it.table != place.table]
-        ends = [place.until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
-        is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
-        known = [it for it in ends if it is not None and not is_live]
-        return replace(place, until_ms=max(known) if len(known) == len(ends) else None)
+        waits = until_ms is not None and trusted_ms < until_ms <= self.now_ms
+        return replace(place, until_ms=until_ms, waits=waits)

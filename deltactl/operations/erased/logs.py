@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -39,6 +40,7 @@ NAMED: Final = pa.schema(
 That may keep the file, because a vacuum of the other table keeps the files that a clone names.
 """
 
+_SETTING: Final = re.compile(r"(?i)delta\.(?!constraints\.)")
 _STATS: Final = r"^\s*[^\s]"
 _ROUNDING: Final = 2.0**-51  # of the digits, of the power of ten, and of their product
 
@@ -73,8 +75,9 @@ def search_log(
 
 
 def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:
-    """Find the live properties that have a value: a log cleanup leaves them."""
-    pairs = [*snapshot.metadata.configuration.items()]
+    """Find the live properties that have a value of a user: a log cleanup leaves them."""
+    properties = snapshot.metadata.configuration
+    pairs = [it for it in properties.items() if not _SETTING.match(it[0])]
     nodes = [(at, {"metaData": {"configuration": dict([it])}}) for at, it in enumerate(pairs)]
     keys = tuple(dict.fromkeys(pairs[at][0] for at, _ in find_parts(nodes, sought)))
     if keys:

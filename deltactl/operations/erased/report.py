@@ -93,16 +93,23 @@ class Where(StrEnum):
     OWN = "records of deltactl", "deltactl, as long as it needs them"
     OTHER = "other files", "nothing that deltactl knows: delete the files"
     CLONES = "clones"
-    TABLES = "tables in subdirectories"
+    TABLES = (
+        "other tables",
+        "tables in subdirectories: search each of them by its address",
+    )
 
 
-TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, Where.JOURNALS, Where.OWN, Where.OTHER)
+RECORDS: Final = (Where.JOURNALS, Where.OWN)
+"""Places of files of deltactl, which have no rows of the table."""
+
+TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 """The last one does what all do."""
 _BY_CLOCK: Final = {
     **{it: f"{it} --force-retention" for it in _VACUUMS},
+    _EMPTY_QUARANTINE: f"{_EMPTY_QUARANTINE} --force-retention",
     _CLEANUP: f"{_CLEANUP} --yes",
 }
 """The steps that trust the clock of this machine, if nothing else proves the time."""
@@ -110,7 +117,7 @@ _STEPS: Final = (
     *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, *_VACUUMS),
     *(_BY_CLOCK[it] for it in _VACUUMS),
     # Not before the vacuums: they delete only files that the log still names.
-    *(_EMPTY_QUARANTINE, _CLEANUP, _BY_CLOCK[_CLEANUP]),
+    *(_EMPTY_QUARANTINE, _BY_CLOCK[_EMPTY_QUARANTINE], _CLEANUP, _BY_CLOCK[_CLEANUP]),
 )
 """In the order in which to take them."""
 
@@ -245,7 +252,7 @@ def _needed(steps: Set[str]) -> set[int]:
     weaker = {it for n, it in enumerate(_VACUUMS) if not steps.isdisjoint(by_clock[n:])}
     for vacuums in (_VACUUMS, by_clock):
         weaker |= {*[it for it in vacuums if it in steps][:-1]}
-    weaker |= {_CLEANUP} if _BY_CLOCK[_CLEANUP] in steps else set()
+    weaker |= {it for it in (_EMPTY_QUARANTINE, _CLEANUP) if _BY_CLOCK[it] in steps}
     return {_STEPS.index(it) for it in steps - weaker}
 
 

@@ -16,7 +16,7 @@ from deltactl.errors import FileMissingError
 from deltactl.log.audit.stored_actions import log_mask, read_stored_actions
 from deltactl.operations.erased.found import Searched
 from deltactl.operations.erased.logs import search_actions
-from deltactl.operations.erased.report import TEXTS, Where
+from deltactl.operations.erased.report import RECORDS, TEXTS, Where
 from deltactl.operations.erased.rows import RowSearch
 from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import Sought, find_sought
@@ -86,9 +86,9 @@ def _search_file(
             return searched
         ensure_readable_path(name)
         with naming_file(name), stored.open_input(name) as source:
-            is_text = place in TEXTS or (place == Where.VERSIONS and not name.endswith(".parquet"))
-            may_be_data = place in (Where.OTHER, Where.VERSIONS)
-            if not is_text or (may_be_data and begins_as_parquet(source)):
+            is_mixed = place in (Where.VERSIONS, Where.TABLES)
+            is_text = place in TEXTS or (is_mixed and not name.endswith(".parquet"))
+            if not is_text or (place not in RECORDS and begins_as_parquet(source)):
                 searched.counts["data_files"] += 1
                 rows.search(row, source, searched)
             else:

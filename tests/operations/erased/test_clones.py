@@ -1,10 +1,11 @@
-"""Recorded clones and tables in subdirectories are searched too; a search changes nothing."""
+"""Recorded clones are searched too, and what is not of the table; a search changes nothing."""
 
 import json
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -50,33 +51,36 @@ def test_a_file_elsewhere_that_a_clone_had_is_searched(tmp_path: Path) -> None:
     assert (place.name, place.rows) == ("files of the source of this clone", 1)
 
 
-def test_a_table_in_a_subdirectory_is_searched_as_a_table(tmp_path: Path) -> None:
-    """No vacuum of the table above deletes its files."""
-    source, below = tmp_path / "t", tmp_path / "t" / "a b" / "below"
+def test_files_of_a_table_in_a_subdirectory_are_found_as_such(tmp_path: Path) -> None:
+    """No vacuum of the table above deletes them; that of the one below may not delete ours."""
+    source, below = tmp_path / "t", tmp_path / "t" / "id=42"
     write_deltalake(source, pa.table({"id": [1, 2]}))
-    write_deltalake(below, pa.table({"id": [1, 42], "p": ["x", "id=42"]}), partition_by=["p"])
+    write_deltalake(below, pa.table({"id": [1, 42]}))
+    (source / "h" / ".hoodie").mkdir(parents=True)
+    (source / "h" / "notes.txt").write_text("42", "utf-8")
     report = Table(str(source)).check_erased("id = 42")
-    assert [unquote(table).removeprefix("file://") for table, _ in report.tables] == [
-        *map(str, (source, below))
-    ]
-    assert {it.table for it in report.places} == {report.tables[1][0]}
-    assert report.commands[0] == f"DELETE FROM delta.`{below}` WHERE id = 42"
-    assert Table(str(source)).check_erased("id = 43").is_erased
+    assert len(report.tables) == 1
+    found = {str(it.name): (it.files, it.rows) for it in report.places}
+    assert found["other tables"][1] == 1
+    assert "names of files and directories" in found
+    assert "unreferenced files" not in found
+    assert not [it for it in report.commands if "unknown" in it]
 
 
-def test_what_is_not_searched_in_subdirectories_is_named(tmp_path: Path) -> None:
+def test_parquet_files_in_hidden_directories_are_read(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"id": [1, 2]}))
-    write_deltalake(tmp_path / "d", pa.table({"x": [1, 42]}))
-    (tmp_path / "h" / ".hoodie").mkdir(parents=True)
-    (tmp_path / "h" / ".hoodie" / "hoodie.properties").write_text("", "utf-8")
-    (tmp_path / "h" / "f.parquet").write_text("", "utf-8")
+    (tmp_path / "_symlink_format_manifest").mkdir()
+    pq.write_table(pa.table({"id": [42]}), tmp_path / "_symlink_format_manifest" / "x.parquet")
     report = Table(str(tmp_path)).check_erased("id = 42")
-    assert not report.is_erased
-    assert [(it.name.rpartition("/")[2] or it.name, it.reason) for it in report.unread] == [
-        ("h/", "a table of another format"),
-        ("d", "its schemas do not have the predicate's columns"),
-    ]
-    assert report.places == ()
+    assert [(str(it.name), it.rows) for it in report.places] == [("symlink manifests", 1)]
+
+
+def test_settings_of_the_table_are_no_values(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"s": ["a"]}))
+    Table(str(tmp_path)).alter(properties={"delta.appendOnly": "true", "owner": "true"})
+    report = Table(str(tmp_path)).check_erased("s = 'true'")
+    (unset,) = (it for it in report.commands if "--unset" in it)
+    assert unset.endswith("--unset owner")
 
 
 def test_a_cancelled_search_has_no_result(tmp_path: Path) -> None:
