@@ -85,8 +85,10 @@ def quote_word(word: str) -> str:
 _PASSWORD: Final = re.compile(
     r"((?<![\w+.-])[a-zA-Z][\w+.-]+:/{1,2}(?!arn:)[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@"
 )
+# The limits bound the time for long texts of tables.
 _SIGNATURE: Final = re.compile(
-    r"(://[^?\s]*\?)(?=[^\s'\"]*(?:sig|signature|token|key|secret|password|credential|delegation)=)"
+    r"(://[^?\s]{0,2000}\?)"
+    r"(?=[^\s'\"]{0,500}(?:sig|signature|token|key|secret|password|credential|delegation)=)"
     r"[^\s'\"]+",
     re.IGNORECASE,
 )
