@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.deltactl-installed
 REPORT := build/test-report.xml
-# -n 2: more workers than cores make timings vary.
+# -n 3: on two cores, a third worker runs while others wait for servers and for Java.
 # loadgroup: tests that share a costly fixture (a Spark session) run on one worker.
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
 UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
 	--ignore=tests/storage/objects
 CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)

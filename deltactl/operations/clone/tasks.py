@@ -128,7 +128,12 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
             found is None
             or found.size_bytes != info.size_bytes
             or is_replaced
-            or (before_ms is None and not _is_later(found.modified_ms, info.modified_ms))
+            # Vectors, whose sizes are not known, have new names instead of new content.
+            or (
+                before_ms is None
+                and size is not None
+                and not _is_later(found.modified_ms, info.modified_ms)
+            )
         ):
             file = FileToCopy(name, new_name, info.size_bytes)
             (outside if name in elsewhere else wanted).append(file)

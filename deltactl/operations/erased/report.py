@@ -108,9 +108,11 @@ TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 _VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
 """The last one does what all do."""
 _BY_CLOCK: Final = {
-    **{it: f"{it} --force-retention" for it in _VACUUMS},
-    _EMPTY_QUARANTINE: f"{_EMPTY_QUARANTINE} --force-retention",
-    _CLEANUP: f"{_CLEANUP} --yes",
+    _VACUUM: "deltactl vacuum {} --force-retention",
+    _VACUUM_ALL: "deltactl vacuum {} --mode full --force-retention",
+    _VACUUM_UNKNOWN: "deltactl vacuum {} --mode full --include-unknown --force-retention",
+    _EMPTY_QUARANTINE: "deltactl vacuum {} --purge-quarantine --force-retention",
+    _CLEANUP: "deltactl checkpoint {} --cleanup --yes",
 }
 """The steps that trust the clock of this machine, if nothing else proves the time."""
 _STEPS: Final = (

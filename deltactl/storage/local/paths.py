@@ -6,7 +6,9 @@ See ``storage/store.py`` for the names that may be read or written.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Container, Iterator
+from contextlib import suppress
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.storage.errors import mapped_errors, no_root_error, not_a_directory
@@ -123,15 +125,18 @@ class LocalPaths:
     def look_again(self) -> None:
         """Note what the root is, at the start and after directories were removed from it."""
         self._is_there = os.path.isdir(self.root)
-        self._had_content = self._is_there and _has_content(self.root)
+        self._had_content = False
+        with suppress(OSError):
+            self._had_content = _has_content(self.root)
 
     def ensure_content(self) -> None:
         """Check that the root is a directory that is not empty.
 
         Raises:
             StorageError: it is missing or empty.
+            OSError: the system cannot say.
         """
-        if not (os.path.isdir(self.root) and _has_content(self.root)):
+        if not _has_content(self.root):
             raise no_root_error(self.uri)
 
     def make_parents(self, path: str) -> bool:
@@ -159,7 +164,7 @@ class LocalPaths:
         if self._had_content:
             self.ensure_content()
             return False
-        is_missing = not os.path.isdir(self.root)
+        is_missing = not _is_directory(self.root)
         if is_missing:
             if self._is_there:
                 raise no_root_error(self.uri)
@@ -182,13 +187,20 @@ def _make_directory(path: str) -> None:
             raise not_a_directory(path) from error
 
 
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def _has_content(directory: str) -> bool:
     try:
         with os.scandir(directory) as entries:
             return next(entries, None) is not None
     except PermissionError:
         return True  # it can be used without the right to list it
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

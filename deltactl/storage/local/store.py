@@ -111,7 +111,8 @@ class LocalStore:
 
     def ensure_content(self) -> None:
         """Check that the root is a directory that is not empty; see ``LocalPaths``."""
-        self._paths.ensure_content()
+        with mapped_errors("list", "", self.uri):
+            self._paths.ensure_content()
 
     def origin_of(self, name: str) -> Origin:
         """Return the path of a file; see ``FileCopies.origin_of``."""

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import CommitOutcomeUnknownError, NotATableError, SafetyError, StorageError
+from deltactl.errors import CommitOutcomeUnknownError, ConflictError, SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_times import choose_times
@@ -167,7 +167,7 @@ def test_a_commit_may_be_published_and_its_staged_file_removed_during_a_run() ->
     assert base.ensure_table_is_there(log)
     assert choose_times(base, scene.log(), scene.context.clock) == times
     scene.store.delete_many([log.commit_file(base.version)])
-    with pytest.raises(NotATableError):
+    with pytest.raises(ConflictError, match="the table was replaced during the run"):
         base.ensure_table_is_there(log)
 
 
