@@ -336,8 +336,8 @@ def test_looking_in_vain_lists_only_what_would_be_new(tmp_path: Path) -> None:
     assert set(store.calls) == {"list_from"}
 
 
-# The program, which looks for new versions at short intervals.
-_IMPATIENT = """
+# The program, with short intervals between the searches for new versions.
+_WITH_SHORT_POLLS = """
 from deltactl.__main__ import main
 from deltactl.cli.commands import history_views
 history_views._POLL_SECONDS = 0.1
@@ -348,7 +348,7 @@ main()
 def test_follow_prints_lines_until_a_signal(tmp_path: Path) -> None:
     write_log(tmp_path, 3)
     child = subprocess.Popen(
-        [sys.executable, "-c", _IMPATIENT, "describe-history", str(tmp_path)]
+        [sys.executable, "-c", _WITH_SHORT_POLLS, "describe-history", str(tmp_path)]
         + ["--follow", "--since-version", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

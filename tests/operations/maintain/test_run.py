@@ -704,7 +704,7 @@ def test_a_report_of_tables_has_each_result_and_each_error(tmp_path: Path) -> No
 
 
 def test_a_cancelled_run_says_so(tmp_path: Path) -> None:
-    """The second table was not begun, and the third has nothing to do."""
+    """The second table was not started, and the third has nothing to do."""
     for name in ("one", "two"):
         build(tmp_path / name)
     build(tmp_path / "three", commits=1)
