@@ -85,11 +85,10 @@ def quote_word(word: str) -> str:
 _PASSWORD: Final = re.compile(
     r"((?<![\w+.-])[a-zA-Z][\w+.-]+:/{1,2}(?!arn:)[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@"
 )
-# The limits bound the time for long texts of tables.
+_QUERY: Final = re.compile(r"(://[^?\s]{0,2000}\?)([^\s'\"]+)")  # the limit bounds the time
+# After the "?" of a pattern, a directory may be named key=value.
 _SIGNATURE: Final = re.compile(
-    r"(://[^?\s]{0,2000}\?)"
-    r"(?=[^\s'\"]{0,500}(?:sig|signature|token|key|secret|password|credential|delegation)=)"
-    r"[^\s'\"]+",
+    r"(?:^|&)[\w.-]*(?:sig|signature|token|key|secret|password|credential|delegation)=",
     re.IGNORECASE,
 )
 
@@ -98,12 +97,16 @@ def find_secret(address: str) -> str | None:
     """Return which secret an address contains, in one word, or ``None``."""
     if _PASSWORD.search(address):
         return "password"
-    return "signature" if _SIGNATURE.search(address) else None
+    return None if _mask_signatures(address) == address else "signature"
 
 
 def mask_address(text: str) -> str:
     """Return an address, or a text with addresses, without the passwords and signatures."""
-    return _SIGNATURE.sub(r"\1...", _PASSWORD.sub(r"\1:...@", text))
+    return _mask_signatures(_PASSWORD.sub(r"\1:...@", text))
+
+
+def _mask_signatures(text: str) -> str:
+    return _QUERY.sub(lambda it: f"{it[1]}..." if _SIGNATURE.search(it[2]) else it[0], text)
 
 
 def hint_at_versions(address: str) -> str:

@@ -14,6 +14,7 @@ from deltactl.errors import DeltactlError, find_secret, mask_address
         ("https://u@corp.com:1234@h/t", "https://u@corp.com:...@h/t", "password"),
         ("gs://b/t?X-Goog-Signature=hush", "gs://b/t?...", "signature"),
         ("abfss://c@a/t*?sv=1&sig=hush", "abfss://c@a/t*?...", "signature"),
+        pytest.param(f"s3://b/t?{'x=1&' * 999}sig=hush", "s3://b/t?...", "signature", id="long"),
     ],
 )
 def test_secrets(address: str, shown: str, secret: str) -> None:
@@ -31,6 +32,7 @@ def test_secrets(address: str, shown: str, secret: str) -> None:
         "abfss://container@account.dfs.core.windows.net/t",
         "sftp://me@host:22/me@corp",
         "s3://lake/part-?/t",
+        "s3://lake/part-?/partition_key=1",
         "file:///x:y@z",
         "/data/a:/b:c@d",
         "s3://arn:aws:s3:eu-west-1:1:accesspoint/ap/t@1",

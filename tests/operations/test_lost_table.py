@@ -83,6 +83,9 @@ COMMANDS: dict[str, tuple[Command, str, str]] = {
         _optimize, "read_many open_input", ".parquet",
     ),
     "vacuum": (lambda root: Table(str(root)).vacuum(), "walk_tree", ""),
+    "vacuum without files to delete": (
+        lambda root: Table(str(root)).vacuum(mode="lite"), "list_from", "_deltactl/clones",
+    ),
     "quarantine": (lambda root: Table(str(root)).vacuum(quarantine=True), "walk_tree", ""),
     "checkpoint": (
         lambda root: Table(str(root)).checkpoint(), "open_output open_replacement", "checkpoint",

@@ -14,7 +14,12 @@ from deltactl.errors import mask_address, quote_word
 
 PROGRAM: Final = "deltactl"
 PREDICATE: Final = "PREDICATE"
-_SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
+_SECRET_FLAGS: Final = (
+    "--storage-option",
+    "--source-storage-option",
+    "--spark-conf",
+    "--spark-remote",
+)
 _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
 _PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from deltactl.errors import (
     DeltactlError,
     NotATableError,
     ObjectNotFoundError,
+    VersionNotFoundError,
 )
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
@@ -100,7 +101,7 @@ class CommitBase:
         # A log cleanup deleted the commit, or this is the log of another table.
         if not log.has_versions_from(self.version):
             raise lost_error(log)
-        if log.unread().snapshot().metadata.id != self.metadata.id:
+        if not self._has_same_id(log):
             raise _other_table_error(log)
 
     def _ensure_same(
@@ -112,7 +113,7 @@ class CommitBase:
         # The same commit may be written again, as by a writer that completes one in DynamoDB.
         is_new = before.modified_ms and abs(found.modified_ms - before.modified_ms) > _ROUNDED_MS
         if found.size_bytes == before.size_bytes and (
-            not is_new or (reads_id and log.unread().snapshot().metadata.id == self.metadata.id)
+            not is_new or (reads_id and self._has_same_id(log))
         ):
             return
         raise ConflictError(
@@ -120,6 +121,12 @@ class CommitBase:
             "created again during the run, or another writer overwrote the commit",
             hint="Rerun.",
         )
+
+    def _has_same_id(self, log: DeltaLog) -> bool:
+        """Return whether the log gives this version the same id; a later one may replace the id."""
+        with suppress(VersionNotFoundError):  # a log cleanup deleted what rebuilds it
+            return log.unread().snapshot(self.version).metadata.id == self.metadata.id
+        return True
 
     def _find_name(self, log: DeltaLog) -> str:
         return log.commit_file(self.version) if self.commit_file is None else self.commit_file.name
@@ -144,15 +151,19 @@ class CommitBase:
 
 
 @contextmanager
-def noticing_loss(log: DeltaLog, snapshot: Snapshot) -> Iterator[None]:
-    """Look, if data files cannot be read, whether the table of the snapshot is still there.
+def noticing_loss(
+    log: DeltaLog, snapshot: Snapshot, kind: type[DeltactlError] = DataFileError
+) -> Iterator[None]:
+    """Look, if files cannot be read, whether the table of the snapshot is still there.
+
+    ``kind``: the error that says that they cannot be read.
 
     Raises:
         DeltactlError: see ``CommitBase.ensure_same_table``.
     """
     try:
         yield
-    except DataFileError:
+    except kind:
         CommitBase.of(snapshot).ensure_same_table(log)
         raise
 

@@ -37,7 +37,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import TailSource
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.actions import line
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import SidecarTask, WriteSpec, write_sidecars, write_whole
@@ -193,11 +193,8 @@ class _Writing:
         return _summary(plan, files, (top,), hint)
 
     def _verify(self, checkpoint: Checkpoint, sidecars: Sequence[str]) -> None:
-        try:
+        with noticing_loss(self._log, self._snapshot, VerificationError):
             verify_head(self._store, checkpoint, self._non_file_actions, sidecars)
-        except VerificationError:
-            CommitBase.of(self._snapshot).ensure_same_table(self._log)
-            raise
 
     def _ensure_same_table(self) -> None:
         """Refuse a checkpoint in the log of a table that was created again during the run."""

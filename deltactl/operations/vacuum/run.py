@@ -73,7 +73,7 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
-    if plan.missing:
+    if plan.missing or plan.is_empty:  # a table that was moved lacks the files to delete, too
         CommitBase.of(snapshot).ensure_same_table(log)
     warn_of_missing(plan, context.warn)
     refusal = log.refusal or find_refusal(plan) or _find_other_file_system(store, plan, options)

@@ -11,6 +11,7 @@ from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import load_command
 from deltactl.cli.options.declared import Declared, spell_flag
+from deltactl.cli.parsing.argv import typed_command
 from deltactl.errors import UsageError
 from deltactl.keywords import keyword_types
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -54,6 +55,14 @@ def flags() -> dict[str, set[str]]:
         doc.name: {name for described in doc.options for name in described.names}
         for _, doc in program.commands
     }
+
+
+def test_no_command_that_is_shown_has_settings_of_a_service(flags: dict[str, set[str]]) -> None:
+    secret = ("storage-option", "-conf", "-remote")
+    found = {name for names in flags.values() for name in names if name.endswith(secret)}
+    assert len(found) == 4
+    for name in found:
+        assert "hush" not in typed_command(["clone", name, "key=hush", f"{name}=key=hush"])
 
 
 @pytest.mark.parametrize("command", CLASSES)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ConflictError
+from deltactl.errors import ConflictError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -109,6 +111,19 @@ def test_a_commit_that_was_written_again_is_the_same() -> None:
     acting = _Recreated(store, is_first_write, write_again)
     report = run_on(acting, optimize_table, OptimizeOptions(), engine=LocalEngine(workers=1))
     assert (acting.was_changed, report.versions) == (True, (builder.version + 1,))
+
+
+@pytest.mark.parametrize("is_read_before", [True, False])
+def test_a_later_version_may_have_another_id(is_read_before: bool) -> None:
+    builder = build("before", 0)
+    store, version = builder.store, builder.version
+    builder.checkpoint(version)
+    log = DeltaLog(store, ignore_warning)
+    found = CommitBase.of(log.snapshot()) if is_read_before else None
+    builder.commit(builder.metadata_action(id="after"))
+    store.delete_many([commit_path(number) for number in range(version + 1)])
+    log.update()
+    (found or CommitBase.of(log.snapshot(version))).ensure_same_table(log)
 
 
 def test_a_log_cleanup_deletes_nothing_of_the_new_table() -> None:
