@@ -177,8 +177,9 @@ class TableReport(ShortRepr):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MaintainReport(ShortRepr):
-    """The result for all tables; ``errors``: errors of tables that could not be handled.
+    """The result for all tables.
 
+    ``errors``: by table, the worst error of each that has one, also of an action that failed.
     ``note`` is set if the budget is smaller than the smallest action.
     """
 

@@ -15,7 +15,13 @@ from typing import Final
 
 from deltactl.clock import Clock
 from deltactl.engine.base import Progress
-from deltactl.errors import DeltactlError, UsageError, Warn, explain_foreign
+from deltactl.errors import (
+    DeltactlError,
+    UsageError,
+    Warn,
+    explain_foreign,
+    find_worst_error,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.commit_base import lost_error
 from deltactl.operations.find_tables import is_table
@@ -244,4 +250,5 @@ def maintain_tables(
     if failures:
         raise failures[0]
     reports = tuple(found[table] for table in tables if table in found)
-    return MaintainReport(reports, dict(run.errors), run.decision.note)
+    errors = {it.facts.table: find_worst_error(it.errors) for it in reports if it.errors}
+    return MaintainReport(reports, errors | run.errors, run.decision.note)

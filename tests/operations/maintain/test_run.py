@@ -118,7 +118,7 @@ def test_a_cleanup_that_was_turned_off_since_the_plan_is_left(tmp_path: Path) ->
 
 
 def only(report: MaintainReport) -> TableReport:
-    assert not report.errors, report.errors
+    assert report.errors.keys() <= {report.tables[0].facts.table}, report.errors
     [table] = report.tables
     return table
 
@@ -543,7 +543,9 @@ def test_a_vacuum_that_stops_after_its_last_file_says_why(
 def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
     _, live = _build_expired(tmp_path)
     (tmp_path / live[-1]).write_bytes(b"no parquet")
-    table = only(run(tmp_path))
+    report = run(tmp_path)
+    table = only(report)
+    assert report.errors == {str(tmp_path): table.errors[0]}
     failed = [action for action in table.actions if action.state == "failed"]
     assert {action.name for action in failed} == {"optimize"}
     [outcome] = [outcome for outcome in table.outcomes if outcome.name == "optimize"]
