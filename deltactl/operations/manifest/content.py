@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import UnsupportedFeatureError, Warn, join_reasons
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.threads import read_ahead
@@ -29,8 +29,15 @@ from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of, text_bytes
-from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.features import (
+    TYPE_WIDENING,
+    TYPE_WIDENING_PREVIEW,
+    Operation,
+    ensure_supported,
+    has_feature,
+)
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
+from deltactl.protocol.schema import TYPE_CHANGES_KEY, walk_paths
 from deltactl.storage.local.spill import Spill
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
@@ -116,6 +123,20 @@ def ensure_no_vectors(live: LiveFiles, table: str, version: int | None = None) -
             if version is None
             else f"Omit {option('version')}, and add {option('purge_first', True)}: it writes the "
             "manifests of a new version without deletion vectors.",
+        )
+
+
+def warn_of_old_types(snapshot: Snapshot, warn: Warn) -> None:
+    """Warn if files may have other types than the columns: these types are not in a manifest."""
+    fields = walk_paths(snapshot.metadata.schema)
+    columns = [path for path, field in fields if TYPE_CHANGES_KEY in field.metadata]
+    if columns:
+        is_preview = has_feature(snapshot.protocol, TYPE_WIDENING_PREVIEW)
+        feature = TYPE_WIDENING_PREVIEW if is_preview else TYPE_WIDENING
+        warn(
+            f"older files may have other types of the columns {join_reasons(columns)}: readers of "
+            "the manifests may fail, or return other values. `deltactl alter "
+            f"{shlex.quote(snapshot.store.uri)} --drop-feature {feature.name}` rewrites these files"
         )
 
 

@@ -21,6 +21,7 @@ from deltactl.operations.manifest.content import (
     LiveFiles,
     ensure_no_vectors,
     load_table,
+    warn_of_old_types,
 )
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import find_manifest, record_table
@@ -73,6 +74,7 @@ def generate_manifests(
     place = output or log.store
     with closing(live):
         log.ensure_allowed(None)
+        warn_of_old_types(snapshot, context.warn)
         options = replace(options, check=options.check or dry_run)
         is_earlier = options.version is not None
         is_recorded = place is log.store and (

@@ -518,6 +518,19 @@ def test_column_mapping_is_refused(mapping: str) -> None:
         generate(builder.store)
 
 
+@pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview"])
+def test_older_types_of_columns_are_a_warning(feature: str) -> None:
+    changes = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
+    columns = (Column("id", metadata=changes), Column("p", "string"))
+    builder = TableBuilder(fresh_store(), columns, partition_by=["p"], features=[feature])
+    builder.append([row(1)])
+    warnings: list[str] = []
+    generate(builder.store, warn=warnings.append)
+    [warning] = warnings
+    assert warning.startswith("older files may have other types of the columns id: ")
+    assert f"--drop-feature {feature}`" in warning
+
+
 # -- statements --------------------------------------------------------------------------------
 
 
