@@ -52,6 +52,7 @@ def test_files_of_a_noted_clone_stay(mode: str) -> None:
     assert read_last_vacuum_info(scene.store) is None
     drop_note(scene.store, note)
     assert set(scene.plan(mode=mode)) == {names["used"], names["vector"]}
+    assert scene.plan(mode=mode, also_keep_for=(clone.store.uri,)) == {}
 
 
 def test_files_of_a_noted_clone_stay_with_an_inventory(tmp_path: Any) -> None:

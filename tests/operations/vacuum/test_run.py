@@ -39,15 +39,6 @@ def test_expired_tombstones_go_and_young_ones_stay() -> None:
     assert scene.plan() == {}
 
 
-def test_a_removed_file_that_was_written_again_stays() -> None:
-    """A file that was removed long ago and written again since stays."""
-    scene = Scene()
-    old, rewritten = scene.append(30, "a", "b")
-    scene.remove(20, old, rewritten)
-    scene.store.set_modified(rewritten, NOW - DAY)
-    assert scene.plan() == {old: "tombstone"}
-
-
 def test_the_cutoff_itself_keeps() -> None:
     scene = Scene()
     scene.append(30)
@@ -115,13 +106,16 @@ def test_change_data_of_kept_versions_stays(
     scene = Scene()
     scene.append(60)
     names = {version: f"_change_data/c {version}.parquet" for version in (2, 3, 4)}
+    scene.plant(40, "_change_data/orphan.parquet")
     for version, name in names.items():
         scene.plant(40, name)
         cdc = {"path": name.replace(" ", "%20"), "size": 7, "partitionValues": {}}
         action = {"cdc": {**cdc, "dataChange": False}}
         assert scene.ago(40 - version, lambda: scene.builder.commit(action)) == version  # noqa: B023
     expected = {name for version, name in names.items() if version not in kept}
-    assert set(scene.plan(mode=mode, **options)) == expected
+    if mode == "full":
+        expected.add("_change_data/orphan.parquet")
+    assert scene.plan(mode=mode, **options) == dict.fromkeys(expected, "change data")
 
 
 HIDDEN = (
@@ -260,8 +254,6 @@ def test_versions_named_or_counted_stay_readable() -> None:
     assert set(scene.plan(keep_versions=(2, 6))) == set(paths) - needed
     assert set(scene.plan(keep_last=3)) == set(paths) - scene.needed(6) - scene.needed(7)
     assert scene.plan(keep_last=1000) == {}
-    with pytest.raises(VersionNotFoundError):
-        scene.plan(keep_versions=(99,))
 
 
 @pytest.mark.parametrize("left", [(), (1,)], ids=["cleaned up", "a gap"])
@@ -381,18 +373,13 @@ def test_other_tables_below_the_root_are_kept_whole() -> None:
         "hudi/x.parquet",
         "ice/metadata/v3.metadata.json",
         "ice/data/x.parquet",
+        f"two\nlines/{LOG}/00000000000000000000.json",
+        "two\nlines/x.parquet",
         "nested2/x.parquet",
     ]
     scene.plant(30, *names)
     assert set(scene.plan()) == {"nested2/x.parquet"}
-    assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested")
-
-
-def test_other_tables_with_a_line_end_in_their_name_are_kept_whole() -> None:
-    scene = Scene()
-    scene.append(60)
-    scene.plant(30, f"two\nlines/{LOG}/00000000000000000000.json", "two\nlines/x.parquet")
-    assert scene.plan() == {}
+    assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested", "two\nlines")
 
 
 def test_iceberg_tables_below_a_uniform_table_are_kept_whole() -> None:
@@ -410,17 +397,6 @@ def test_iceberg_metadata_at_the_root_keeps_orphans_but_not_tombstones() -> None
     scene.remove(40, gone)
     scene.plant(30, "metadata/v1.metadata.json", "data/x.parquet")
     assert scene.plan() == {gone: "tombstone"}
-
-
-def test_files_of_a_shallow_clone_stay() -> None:
-    scene = Scene("deletionVectors")
-    path, gone, _ = scene.append(60, "a", "b", "c")
-    scene.delete_rows(55, path, 0)
-    (vector,) = {n for n in scene.names() if n.endswith(".bin")}
-    clone = scene.clone(50, path, noted=False)
-    scene.remove(40, path, gone)
-    assert set(scene.plan()) == {path, gone, vector}
-    assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {gone}
 
 
 def test_files_that_symlink_manifests_name_stay() -> None:
