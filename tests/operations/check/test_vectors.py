@@ -66,6 +66,7 @@ def test_a_descriptor_that_leads_nowhere(changes: dict[str, Any], depth: Depth) 
     report = check(builder.store, depth=depth, vectors=True)
     found = report.findings.to_pylist()[-1]
     assert (found["code"], found["file"]) == ("VECTOR_UNREADABLE", FIRST)
+    assert ("storage type 'x'" in found["problem"]) == (changes == {"storageType": "x"})
     assert ("STATS_ROWS" in codes(report)) == (depth is Depth.DATA)
     assert report.notes == ()
 
