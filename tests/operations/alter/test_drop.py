@@ -107,21 +107,14 @@ def test_the_commits_are_those_of_spark(
         assert features(builder.store) == {*left, "checkpointProtection"}
         assert snapshot.metadata.configuration == {PROTECTED: str(version)}
         assert checkpoints(builder.store) == list(range(version - 3, version + 1))
-    elif name != "rowTracking":
+    else:
         assert features(builder.store) == left
         assert (snapshot.metadata.configuration, checkpoints(builder.store)) == ({}, [])
+    assert (dict(snapshot.domains), snapshot.files["base_row_id"].null_count) == ({}, 2)
     assert snapshot.version == version
     assert ids(builder.store) == [1, 2, 3]
     assert Table("x", store=builder.store).check().is_sound
     assert alter(builder.store, drop_feature=name).plan.is_empty
-
-
-def test_row_tracking_leaves_no_ids() -> None:
-    builder = new_table("rowTracking")
-    drop(builder, "rowTracking")
-    snapshot = Table("x", store=builder.store).snapshot()
-    assert snapshot.files["base_row_id"].null_count == 2
-    assert (dict(snapshot.domains), snapshot.metadata.configuration) == ({}, {})
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

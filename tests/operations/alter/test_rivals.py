@@ -14,7 +14,7 @@ from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.operations.alter.test_drop import widened_table
+from tests.operations.alter.test_drop import new_table, widened_table
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import fresh_store
@@ -33,12 +33,6 @@ class BeforeCommit(ForwardingStore):
             self.has_acted = True
             self._act()
         super().put_if_absent(name, data)
-
-
-def new_table(*features: str) -> TableBuilder:
-    builder = TableBuilder(fresh_store(), [Column("id")], features=features)
-    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
-    return builder
 
 
 def catch_up(builder: TableBuilder) -> TableBuilder:

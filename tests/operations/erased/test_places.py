@@ -426,12 +426,6 @@ def test_a_commit_stays_until_a_later_version_can_replace_it(
     assert (place.name, place.until_ms) == ("commits", (days + 1) * DAY_MS)
 
 
-def test_nothing_is_found_before() -> None:
-    report = search(base().store, f"{BY_ID} OR {BY_NAME} OR {BY_PART}")
-    assert report.is_erased
-    assert report.find_error() is None
-
-
 @pytest.mark.parametrize("zone", [UTC, None])
 def test_a_bound_without_parts_of_a_millisecond_has_the_value(zone: tzinfo | None) -> None:
     kind, end = ("timestamp", "Z") if zone else ("timestamp_ntz", "")
