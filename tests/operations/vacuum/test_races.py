@@ -25,14 +25,14 @@ from deltactl.operations.vacuum.journal import list_runs
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.support.forwarding import ForwardingStore
+from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 
-class Meanwhile(ForwardingStore):
-    """Runs a foreign writer once, right before the n-th call of a method."""
+class Meanwhile(InterceptingStore):
+    """Runs a foreign writer once: right before the n-th call of a method, or after it (moved)."""
 
     def __init__(
         self, inner: Store, method: str, foreign: Callable[[], object], at: int = 1
@@ -40,28 +40,18 @@ class Meanwhile(ForwardingStore):
         super().__init__(inner)
         self._method, self._foreign, self._left = method, foreign, at
 
-    def _before(self, method: str) -> None:
-        if method == self._method:
+    def _intercept(self, call: Call) -> Any:
+        self._reach(call.method)
+        found = call.do()
+        if call.method == "move_many":
+            self._reach("moved")
+        return found
+
+    def _reach(self, point: str) -> None:
+        if point == self._method:
             self._left -= 1
             if self._left == 0:
                 self._foreign()
-
-    def put(self, name: str, data: bytes) -> None:
-        self._before("put")
-        super().put(name, data)
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        self._before("put_if_absent")
-        super().put_if_absent(name, data)
-
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        self._before("delete_many")
-        return super().delete_many(names)
-
-    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        failed = super().move_many(pairs)
-        self._before("moved")
-        return failed
 
 
 def removed_long_ago(count: int = 3) -> tuple[Scene, list[str], list[dict[str, Any]]]:
@@ -215,21 +205,13 @@ def test_what_a_failed_task_removed_is_restored_or_reported_too(quarantine: bool
     """As when a worker dies behind the removal: nobody confirmed it, and yet the file is gone."""
     scene, gone, adds = removed_long_ago()
 
-    class Dying(ForwardingStore):
-        def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-            failed = super().move_many(pairs)
-            self._die(pairs[0][0])
-            return failed
-
-        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-            failed = super().delete_many(names)
-            self._die(names[0])
-            return failed
-
-        def _die(self, name: str) -> None:
-            if name in gone:
+    class Dying(InterceptingStore):
+        def _intercept(self, call: Call) -> Any:
+            found = call.do()
+            if call.method in ("move_many", "delete_many") and call.names[0] in gone:
                 commit_now(scene, {"add": adds[1]})
                 raise MemoryError
+            return found
 
     report = scene.vacuum(Dying(scene.dated()), quarantine=quarantine)
     assert len(report.failures) == 3

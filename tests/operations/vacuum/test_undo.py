@@ -50,7 +50,7 @@ from deltactl.storage.errors import NO_VERSION
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
-from tests.support.forwarding import ForwardingStore
+from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -458,21 +458,21 @@ def test_a_purge_reads_new_commits_before_each_run() -> None:
     assert report.needed == (NeededRun(second, (orphan,), scene.builder.version),)
 
 
-class Deleting(ForwardingStore):
+class Deleting(InterceptingStore):
     """Do something once: before the deletion of a file, or after it."""
 
     def __init__(self, inner: Store, path: str, act: Callable[[], object], *, after: bool) -> None:
         super().__init__(inner)
         self._path, self._act, self._after = path, act, after
 
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        is_it = any(self._path in name for name in names)
+    def _intercept(self, call: Call) -> Any:
+        is_it = call.method == "delete_many" and any(self._path in name for name in call.names)
         if is_it and not self._after:
             self._act()
-        failed = super().delete_many(names)
+        found = call.do()
         if is_it and self._after:
             self._act()
-        return failed
+        return found
 
 
 @pytest.mark.parametrize("change", ["retention", "protocol"])
