@@ -179,22 +179,19 @@ def test_what_is_still_needed_is_refused(
     assert Table("x", store=builder.store).snapshot().version == 1
 
 
-def mapped_table(store: Store, mapping: str = "name", **options: Any) -> TableBuilder:
-    """A table with nested columns, partitions and deleted rows, all under other names in files."""
-    nested = struct_of(Column("x"), Column("in", array_of(struct_of(Column("q", "string")))))
-    columns = [Column("id"), Column("s", nested), Column("p", "string")]
-    builder = TableBuilder(store, columns, partition_by=["p"], mapping=mapping, **options)
-    rows = [{"id": n, "s": {"x": -n, "in": [{"q": "v"}, None]}, "p": "a/b"} for n in range(3)]
-    path, _ = builder.append(rows, [{"id": 3, "s": None, "p": None}])
-    if "deletionVectors" in builder.features:
-        builder.delete_rows(path, [1])
-    return builder
-
-
 @pytest.mark.parametrize("mapping", ["name", "id"])
 @pytest.mark.parametrize("features", [(), ("deletionVectors", "rowTracking")])
 def test_column_mapping_ends_in_one_commit(mapping: str, features: tuple[str, ...]) -> None:
-    builder = mapped_table(fresh_store(), mapping, features=features)
+    """With nested columns, partitions and deleted rows, all under other names in files."""
+    nested = struct_of(Column("x"), Column("in", array_of(struct_of(Column("q", "string")))))
+    columns = [Column("id"), Column("s", nested), Column("p", "string")]
+    builder = TableBuilder(
+        fresh_store(), columns, partition_by=["p"], mapping=mapping, features=features
+    )
+    rows = [{"id": n, "s": {"x": -n, "in": [{"q": "v"}, None]}, "p": "a/b"} for n in range(3)]
+    path, _ = builder.append(rows, [{"id": 3, "s": None, "p": None}])
+    if "deletionVectors" in features:
+        builder.delete_rows(path, [1])
     table = Table("x", store=builder.store)
     before = table.scan().read_all().sort_by("id").to_pylist()
     first = builder.version + 1

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -840,7 +841,7 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
             generate(builder.store, ManifestOptions())
             builder.store.delete_many(["_deltactl/runs/manifests.json"])
     with monkeypatch.context() as killed:
-        killed.setattr(manifest_run, "write_manifests", _die)
+        killed.setattr(manifest_run, "write_manifests", Mock(side_effect=Crash))
         with pytest.raises(Crash):
             optimize("p = 'b'")
     assert len(manifests(tmp_path)["p=b"]) == 3, "the files before the optimize"
@@ -875,16 +876,8 @@ def test_a_refresh_compares_all_if_the_record_is_of_other_files(tmp_path: Path, 
     assert generate(store, ManifestOptions(check=True)).plan.is_empty
 
 
-def _die(*args: object) -> None:
-    raise Crash
-
-
 def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) -> None:
-    builder = local(
-        tmp_path,
-        features=["deletionVectors"],
-        properties=REFRESHED,
-    )
+    builder = local(tmp_path, features=["deletionVectors"], properties=REFRESHED)
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])
     told: list[str] = []

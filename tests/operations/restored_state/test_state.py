@@ -141,17 +141,11 @@ def test_in_commit_timestamps_end_with_a_version_without_them_and_begin_again() 
 # -- an older protocol ------------------------------------------------------------------------
 
 
-def upgraded() -> TableBuilder:
-    """Version 1 is without deletion vectors, version 3 has one."""
+def test_a_downgrade_waits_until_older_readers_read_right() -> None:
     builder = memory_table()
     (path,) = builder.append([{"id": 1}, {"id": 2}])
     builder.commit(builder.protocol_action(["deletionVectors"]))
     builder.delete_rows(path, [0])
-    return builder
-
-
-def test_a_downgrade_waits_until_older_readers_read_right() -> None:
-    builder = upgraded()
     store = builder.store
     with pytest.raises(SafetyError, match="commits after the checkpoint") as caught:
         restore(store, 1, allow_protocol_downgrade=True)
@@ -286,10 +280,7 @@ def test_the_last_row_id_from_before_row_tracking_was_dropped_is_not_assigned_ag
     builder.append([{"id": 2}, {"id": 3}])
     (mark,) = bodies(builder.store, builder.version, "domainMetadata")
     builder.features = frozenset()
-    builder.commit(
-        builder.protocol_action([]),
-        {"domainMetadata": {**mark, "removed": True}},
-    )
+    builder.commit(builder.protocol_action([]), {"domainMetadata": {**mark, "removed": True}})
     target = int(has_rows)
     restore(builder.store, target)
     (after,) = bodies(builder.store, builder.version + 1, "domainMetadata")
