@@ -109,13 +109,6 @@ def change(builder: TableBuilder) -> None:
     builder.commit({"cdc": body})
 
 
-def add_stored(builder: TableBuilder) -> str:
-    """A file whose partition column has another value than the log, as after a conversion."""
-    builder.store.put("p=q/x.parquet", data())
-    builder.commit(builder.adopt("p=q/x.parquet", partitionValues={"p": "q"}))
-    return "p=q/x.parquet"
-
-
 def remove_partition(builder: TableBuilder) -> None:
     body = {"path": "gone", "partitionValues": {"p": PART}, "deletionTimestamp": 1}
     builder.commit({"remove": {**body, "dataChange": True}})
@@ -206,17 +199,6 @@ PLANTED = {
     "quarantine": Planted(
         put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
     ),
-    "stored partition column": Planted(add_stored, BY_PART, "stored partition columns"),
-    "stored partition column, hidden": Planted(
-        lambda b: b.delete_rows(add_stored(b), [1]), BY_PART, "rows that deletion vectors hide"
-    ),
-    "stored partition column, older": Planted(
-        lambda b: b.remove(add_stored(b)), f"{BY_PART} AND {BY_ID}", "files of older versions"
-    ),
-    "stored partition column, unreferenced": Planted(
-        put("p=q/stray.parquet", data()), BY_PART, "unreferenced files"
-    ),
-    "stored partition column, change data": Planted(change, BY_PART, "change data"),
     "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
     "truncated minimum": Planted(
         add_stats("minValues", name=NAME[:18]), BY_NAME, "commits", "minima and maxima"

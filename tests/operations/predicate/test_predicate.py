@@ -117,15 +117,10 @@ ALL_STRINGS = ["a", "a\n", "a\\n", "a.c", "abc", "it's", "100%", "ü", "", None]
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("s = 'a'", ["a"]),
         ('s = "a"', ["a"]),
         ('s = "it\'s"', ["it's"]),
-        (r"s = 'it\'s'", ["it's"]),
         (r"s = r'a\n'", ["a\\n"]),
-        (r"s = 'a\\n'", ["a\\n"]),
         (r"s = 'a\n'", ["a\n"]),
-        ("s = '100%'", ["100%"]),
-        ("s = 'ü'", ["ü"]),
         ("s > 'it' AND s < 'j'", ["it's"]),
         ("s LIKE 'a%'", ["a", "a\n", "a\\n", "a.c", "abc"]),
         ("s LIKE 'a.c'", ["a.c"]),
@@ -139,7 +134,6 @@ ALL_STRINGS = ["a", "a\n", "a\\n", "a.c", "abc", "it's", "100%", "ü", "", None]
         ("s NOT LIKE 'a%' AND s NOT LIKE '%a%'", ["it's", "100%", "ü"]),
         ("s NOT LIKE '%!%' ESCAPE '!' AND s LIKE '1%'", []),
         ("s LIKE NULL OR s NOT LIKE NULL", []),
-        ("s = ''", []),
         ("s = CAST(100 AS STRING)", []),
     ],
 )
