@@ -109,6 +109,13 @@ def change(builder: TableBuilder) -> None:
     builder.commit({"cdc": body})
 
 
+def hide_stored(builder: TableBuilder) -> None:
+    """A file whose partition column has another value than the log, as after a conversion."""
+    builder.store.put("p=q/x.parquet", data())
+    builder.commit(builder.adopt("p=q/x.parquet", partitionValues={"p": "q"}))
+    builder.delete_rows("p=q/x.parquet", [1])
+
+
 def remove_partition(builder: TableBuilder) -> None:
     body = {"path": "gone", "partitionValues": {"p": PART}, "deletionTimestamp": 1}
     builder.commit({"remove": {**body, "dataChange": True}})
@@ -199,6 +206,7 @@ PLANTED = {
     "quarantine": Planted(
         put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
     ),
+    "stored partition column": Planted(hide_stored, BY_PART, "rows that deletion vectors hide"),
     "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
     "truncated minimum": Planted(
         add_stats("minValues", name=NAME[:18]), BY_NAME, "commits", "minima and maxima"
