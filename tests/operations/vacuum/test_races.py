@@ -1,8 +1,9 @@
 """Other writers at work between the plan and the deletes."""
 
-import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -25,7 +28,9 @@ from deltactl.operations.vacuum.journal import list_runs
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.operations.vacuum.test_local import age
 from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
+from tests.support.restores import bodies
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -264,21 +269,14 @@ def test_a_change_of_the_table_meanwhile_stops_the_run(
 @pytest.mark.usefixtures("trusted_clock")
 def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Path) -> None:
     """No file that any version inside the retention names may go."""
-    import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
-
     path = str(tmp_path / "t")
     for number in range(6):
         write_deltalake(path, pa.table({"id": [number]}), mode="overwrite")
-    old = time.time() - 60 * 86400
-    for folder, _, files in os.walk(path):
-        for name in files:
-            os.utime(Path(folder) / name, (old, old))
+    old_ms = int(time.time() * 1000) - 60 * DAY
     for commit in Path(path, LOG).glob("*.json"):
-        text = commit.read_text()
-        stamped = re.sub(r'("deletionTimestamp":)\d+', rf"\g<1>{int(old * 1000)}", text)
+        stamped = re.sub(r'("deletionTimestamp":)\d+', rf"\g<1>{old_ms}", commit.read_text())
         commit.write_text(stamped)
-        os.utime(commit, (old, old))
+    age(Path(path))
     restored: list[str] = []
 
     def restore() -> None:
@@ -306,7 +304,7 @@ def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.Mon
     report = scene.vacuum(Meanwhile(scene.dated(), "delete_many", cancel.set, at=2))
     assert (report.interrupted, report.files_removed) == (True, 2)
     assert len(set(gone) & scene.names()) == 3
-    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    (end,) = bodies(scene.store, report.versions[-1], "commitInfo")
     assert end["operationParameters"] == {"status": "FAILED"}
 
 
@@ -325,12 +323,6 @@ for number in range(count):
 
 def write_meanwhile(path: Path, count: int) -> None:
     """Another process appends and deletes while vacuums run one after the other."""
-    import subprocess
-    import sys
-
-    import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
-
     write_deltalake(str(path), pa.table({"id": [-1], "p": ["0"]}), partition_by=["p"])
     writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(count)])
     runs = 0

@@ -1,6 +1,5 @@
 """What a vacuum removes and what it keeps, on tables in memory whose files have ages."""
 
-import json
 import re
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from deltactl.table import Table
 from deltactl.units import format_timestamp
 from tests.support.damage import edit_parquet
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies, latest
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
@@ -428,9 +428,7 @@ def test_start_and_end_commits_are_as_delta_writes_them() -> None:
     version = scene.builder.version
     report = scene.vacuum(retain_ms=8 * DAY)
     assert report.versions == (version + 1, version + 2)
-    start, end = (
-        json.loads(scene.store.read(commit_path(v)))["commitInfo"] for v in report.versions
-    )
+    (start,), (end,) = (bodies(scene.store, v, "commitInfo") for v in report.versions)
     size = report.plan.size_bytes
     engine = start.pop("engineInfo")
     assert engine.startswith("deltactl/")
@@ -465,11 +463,8 @@ def test_in_commit_timestamps_go_on_rising() -> None:
     path, keep = scene.append(60, "a", "b")
     scene.remove(40, path)
     report = scene.vacuum()
-    times = [
-        json.loads(scene.store.read(commit_path(v)))["commitInfo"]["inCommitTimestamp"]
-        for v in report.versions
-    ]
-    assert times == [NOW, NOW + 1]
+    (start,), (end,) = (bodies(scene.store, v, "commitInfo") for v in report.versions)
+    assert [it["inCommitTimestamp"] for it in (start, end)] == [NOW, NOW + 1]
 
 
 def test_nothing_to_do_commits_nothing() -> None:
@@ -503,7 +498,7 @@ def test_only_confirmed_deletes_count() -> None:
         paths[1]: f"no, not {paths[1]}",
         paths[2]: "the store reported that it was deleted, but it still exists",
     }
-    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    (end,) = bodies(scene.store, report.versions[-1], "commitInfo")
     assert end["operationParameters"] == {"status": "FAILED"}
     assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
     assert scene.vacuum().files_removed == 2
@@ -542,8 +537,7 @@ def test_an_error_of_the_caller_ends_the_vacuum(
     monkeypatch.setattr(scene, "context", lambda: context)
     with pytest.raises(error):
         scene.vacuum()
-    latest = max(it for it in scene.store.contents() if re.fullmatch(rf"{LOG}/\d+.json", it))
-    end = json.loads(scene.store.read(latest))["commitInfo"]
+    (end,) = bodies(scene.store, latest(scene.store), "commitInfo")
     assert (end["operation"], end["operationParameters"]["status"]) == ("VACUUM END", "FAILED")
 
 

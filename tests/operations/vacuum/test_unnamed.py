@@ -1,8 +1,6 @@
 """Files that no action in the log names: who may remove them, and in which tables."""
 
-import os
 import re
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -20,6 +18,7 @@ from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
+from tests.operations.vacuum.test_local import age
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.run import run_on
 
@@ -35,14 +34,6 @@ WRITTEN = (LEFTOVER, VECTOR, CHANGES)
 UNKNOWN = "not in the log, and not named by a Delta writer"
 CONVERTED = "not in the log, in the directory of a converted table"
 UNATTENDED = "not in the log, and this run is unattended"
-WEEKS_SECONDS = 60 * 86_400
-
-
-def age(root: Path) -> None:
-    """Make everything older than any retention."""
-    when = time.time() - WEEKS_SECONDS
-    for path in root.rglob("*"):
-        os.utime(path, (when, when))
 
 
 def plant(root: Path, *names: str) -> None:
