@@ -24,7 +24,7 @@ from tests.operations.alter.test_properties import actions, alter
 from tests.support.checkpoints import memory_of
 from tests.support.clock import FixedClock
 from tests.support.damage import edit_parquet
-from tests.support.restores import restore
+from tests.support.restores import commit_lines, ids, latest, restore
 from tests.support.run import run_on
 from tests.support.stores import fresh_store
 from tests.support.table_builder import (
@@ -32,7 +32,6 @@ from tests.support.table_builder import (
     Column,
     TableBuilder,
     array_of,
-    commit_path,
     struct_of,
 )
 
@@ -49,7 +48,7 @@ def new_table(*features: str, **options: Any) -> TableBuilder:
 
 def drop(builder: TableBuilder, name: str, **options: Any) -> list[str]:
     """Drop a feature; return the operations of the commits."""
-    first = Table("x", store=builder.store).snapshot().version + 1
+    first = latest(builder.store) + 1
     after = alter(builder.store, drop_feature=name, **options).version_after
     assert after is not None
     return [
@@ -60,10 +59,6 @@ def drop(builder: TableBuilder, name: str, **options: Any) -> list[str]:
 
 def features(store: Store) -> set[str]:
     return set(list_features(Table("x", store=store).snapshot().protocol))
-
-
-def ids(store: Store) -> list[int]:
-    return sorted(Table("x", store=store).scan().read_all()["id"].to_pylist())
 
 
 def checkpoints(store: Store) -> list[int]:
@@ -107,21 +102,14 @@ def test_the_commits_are_those_of_spark(
         assert features(builder.store) == {*left, "checkpointProtection"}
         assert snapshot.metadata.configuration == {PROTECTED: str(version)}
         assert checkpoints(builder.store) == list(range(version - 3, version + 1))
-    elif name != "rowTracking":
+    else:
         assert features(builder.store) == left
         assert (snapshot.metadata.configuration, checkpoints(builder.store)) == ({}, [])
+    assert (dict(snapshot.domains), snapshot.files["base_row_id"].null_count) == ({}, 2)
     assert snapshot.version == version
     assert ids(builder.store) == [1, 2, 3]
     assert Table("x", store=builder.store).check().is_sound
     assert alter(builder.store, drop_feature=name).plan.is_empty
-
-
-def test_row_tracking_leaves_no_ids() -> None:
-    builder = new_table("rowTracking")
-    drop(builder, "rowTracking")
-    snapshot = Table("x", store=builder.store).snapshot()
-    assert snapshot.files["base_row_id"].null_count == 2
-    assert (dict(snapshot.domains), snapshot.metadata.configuration) == ({}, {})
 
 
 @pytest.mark.parametrize("rewrites", [False, True])
@@ -183,25 +171,22 @@ def test_what_is_still_needed_is_refused(
     builder = new_table(*features, properties=properties)
     with pytest.raises((UnsupportedFeatureError, SafetyError), match=said):
         alter(builder.store, drop_feature=name)
-    assert Table("x", store=builder.store).snapshot().version == 1
-
-
-def mapped_table(store: Store, mapping: str = "name", **options: Any) -> TableBuilder:
-    """A table with nested columns, partitions and deleted rows, all under other names in files."""
-    nested = struct_of(Column("x"), Column("in", array_of(struct_of(Column("q", "string")))))
-    columns = [Column("id"), Column("s", nested), Column("p", "string")]
-    builder = TableBuilder(store, columns, partition_by=["p"], mapping=mapping, **options)
-    rows = [{"id": n, "s": {"x": -n, "in": [{"q": "v"}, None]}, "p": "a/b"} for n in range(3)]
-    path, _ = builder.append(rows, [{"id": 3, "s": None, "p": None}])
-    if "deletionVectors" in builder.features:
-        builder.delete_rows(path, [1])
-    return builder
+    assert latest(builder.store) == 1
 
 
 @pytest.mark.parametrize("mapping", ["name", "id"])
 @pytest.mark.parametrize("features", [(), ("deletionVectors", "rowTracking")])
 def test_column_mapping_ends_in_one_commit(mapping: str, features: tuple[str, ...]) -> None:
-    builder = mapped_table(fresh_store(), mapping, features=features)
+    """With nested columns, partitions and deleted rows, all under other names in files."""
+    nested = struct_of(Column("x"), Column("in", array_of(struct_of(Column("q", "string")))))
+    columns = [Column("id"), Column("s", nested), Column("p", "string")]
+    builder = TableBuilder(
+        fresh_store(), columns, partition_by=["p"], mapping=mapping, features=features
+    )
+    rows = [{"id": n, "s": {"x": -n, "in": [{"q": "v"}, None]}, "p": "a/b"} for n in range(3)]
+    path, _ = builder.append(rows, [{"id": 3, "s": None, "p": None}])
+    if "deletionVectors" in features:
+        builder.delete_rows(path, [1])
     table = Table("x", store=builder.store)
     before = table.scan().read_all().sort_by("id").to_pylist()
     first = builder.version + 1
@@ -213,9 +198,7 @@ def test_column_mapping_ends_in_one_commit(mapping: str, features: tuple[str, ..
     for version in (first - 1, first, None):
         found = table.scan(version=version).read_all()
         assert found.sort_by("id").to_pylist() == before
-    commit = [
-        json.loads(line) for line in builder.store.read(commit_path(first)).decode().splitlines()
-    ]
+    commit = commit_lines(builder.store, first)
     adds = [line["add"] for line in commit if "add" in line]
     assert {add["partitionValues"]["p"] for add in adds} == {"a/b", None}
     assert all(json.loads(add["stats"])["minValues"].keys() >= {"id"} for add in adds)
@@ -283,7 +266,7 @@ def test_names_that_files_cannot_have_are_refused(
     builder = TableBuilder(fresh_store(), [column], mapping="name", **options)
     with pytest.raises((SafetyError, UnsupportedFeatureError), match=said):
         alter(builder.store, drop_feature="columnMapping")
-    assert Table("x", store=builder.store).snapshot().version == 0
+    assert latest(builder.store) == 0
 
 
 def widened_table(store: Store, name: str = "typeWidening", **options: Any) -> TableBuilder:
@@ -356,7 +339,7 @@ def test_a_file_with_vectors_that_optimize_leaves_is_refused_before_a_commit() -
     builder.delete_rows(path, [0])
     with pytest.raises(SafetyError, match="1 lacks a column with EXISTS_DEFAULT"):
         alter(builder.store, drop_feature="deletionVectors")
-    assert Table("x", store=builder.store).snapshot().version == builder.version
+    assert latest(builder.store) == builder.version
 
 
 def test_a_vector_without_rows_is_purged() -> None:

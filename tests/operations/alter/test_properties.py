@@ -19,13 +19,13 @@ from deltactl.protocol.property_rules import parse_properties
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
+from tests.support.restores import commit_lines, latest
 from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     START_MS,
     Column,
     TableBuilder,
     array_of,
-    commit_path,
     map_of,
     struct_of,
 )
@@ -58,8 +58,7 @@ def properties(store: Store) -> Mapping[str, str]:
 
 
 def actions(store: Store, version: int) -> dict[str, Any]:
-    lines = store.read(commit_path(version)).decode().splitlines()
-    return {key: body for line in lines for key, body in json.loads(line).items()}
+    return {key: body for line in commit_lines(store, version) for key, body in line.items()}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +282,7 @@ def test_properties_that_do_not_fit_are_refused(
     builder = new_table(properties=stored)
     with pytest.raises((SafetyError, UsageError), match=said):
         alter(builder.store, properties=changes)
-    assert Table("x", store=builder.store).snapshot().version == 1
+    assert latest(builder.store) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.operations.alter.test_drop import widened_table
+from tests.operations.alter.test_drop import new_table, widened_table
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import commit_lines, ids, latest
 from tests.support.run import run_on
 from tests.support.stores import fresh_store
-from tests.support.table_builder import Column, TableBuilder, commit_path
+from tests.support.table_builder import Column, TableBuilder
 
 
 class BeforeCommit(ForwardingStore):
@@ -35,19 +36,10 @@ class BeforeCommit(ForwardingStore):
         super().put_if_absent(name, data)
 
 
-def new_table(*features: str) -> TableBuilder:
-    builder = TableBuilder(fresh_store(), [Column("id")], features=features)
-    builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
-    return builder
-
-
 def catch_up(builder: TableBuilder) -> TableBuilder:
     """Let the builder go on from what deltactl committed."""
-    for version in range(
-        builder.version + 1, Table("x", store=builder.store).snapshot().version + 1
-    ):
-        lines = builder.store.read(commit_path(version)).decode().splitlines()
-        builder.note([json.loads(line) for line in lines])
+    for version in range(builder.version + 1, latest(builder.store) + 1):
+        builder.note(commit_lines(builder.store, version))
     return builder
 
 
@@ -97,14 +89,12 @@ def test_what_uses_the_feature_is_a_conflict_and_the_next_run_goes_on(
         with pytest.raises(ConflictError, match=said):
             meet(builder, operation, act, **options)
         run_on(builder.store, alter_table, AlterOptions(**options))
-    table = Table("x", store=builder.store)
-    snapshot = table.snapshot()
+    snapshot = Table("x", store=builder.store).snapshot()
     assert not list_features(snapshot.protocol) & set(features)
     if not features:
         assert snapshot.files["base_row_id"].null_count == 0
-    rows = sorted(table.scan().read_all()["id"].to_pylist())
     expected = {append: [1, 2, 3, 4], delete_row: [2, 3], rename: [1, 2, 3]}
-    assert rows == expected[act]
+    assert ids(builder.store) == expected[act]
 
 
 @pytest.mark.parametrize(
@@ -150,12 +140,12 @@ def test_nobody_may_write_while_column_mapping_ends(fits: bool, act: str) -> Non
     table = Table("x", store=builder.store)
     expected = {"append": [1, 2, 3, 4], "rename": [1, 2, 3], "remove": [3]}[act]
     assert table.snapshot().metadata.column_mapping_mode == "name"
-    assert sorted(table.scan().read_all()["id"].to_pylist()) == expected
+    assert ids(builder.store) == expected
     left = {name for batch in builder.store.walk() for name in batch if name.endswith(".parquet")}
     assert left == set(builder.data)
     run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
     assert table.snapshot().metadata.column_mapping_mode == "none"
-    assert sorted(table.scan().read_all()["id"].to_pylist()) == expected
+    assert ids(builder.store) == expected
 
 
 def test_a_file_that_cannot_be_read_keeps_column_mapping() -> None:
@@ -167,7 +157,7 @@ def test_a_file_that_cannot_be_read_keeps_column_mapping() -> None:
     builder.store.put(second, bytes(20) + data[20:])
     with pytest.raises(DeltactlError, match=second):
         run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
-    assert Table("x", store=builder.store).snapshot().version == 1
+    assert latest(builder.store) == 1
     left = {name for batch in builder.store.walk() for name in batch if name.endswith(".parquet")}
     assert left == {first, second}
 
@@ -187,4 +177,4 @@ def test_what_optimize_leaves_keeps_column_mapping(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(DeltaLog, "ensure_can_commit", change_first)
     with pytest.raises(SafetyError, match="2 lacks a column with EXISTS_DEFAULT"):
         run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
-    assert Table("x", store=builder.store).snapshot().version == 2
+    assert latest(builder.store) == 2

@@ -58,6 +58,8 @@ def test_a_lost_file_leaves_the_table(tmp_path: Path) -> None:
     (tmp_path / lost).unlink()
     plan = fix(builder.store, dry_run=True)
     assert (plan.version_after, latest(builder.store)) == (None, 1)
+    found = DeltaTable(str(tmp_path)).repair(dry_run=True)["files_removed"]
+    assert found == plan.chosen["path"].to_pylist() == [lost]
     report = fix(builder.store)
     wanted = [n for n in range(80) if n not in (6, 7)]
     for read in (rows_with_delta_rs, rows_with_duckdb):
@@ -73,13 +75,6 @@ def test_a_lost_file_leaves_the_table(tmp_path: Path) -> None:
     assert fix(builder.store).is_empty
     Table(str(tmp_path)).restore(version=1, ignore_missing=True)  # also a version before the fix
     assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == wanted
-
-
-def test_the_repair_of_delta_rs_removes_the_same(tmp_path: Path) -> None:
-    builder = many(LocalStore(str(tmp_path)), features=[])
-    (tmp_path / path_of(builder, 3)).unlink()
-    planned = fix(builder.store, dry_run=True).chosen["path"].to_pylist()
-    assert DeltaTable(str(tmp_path)).repair(dry_run=True)["files_removed"] == planned
 
 
 def test_a_fix_is_undone_by_a_restore() -> None:
@@ -238,14 +233,19 @@ def test_a_file_in_another_spelling_stays(other: str) -> None:
     assert fix(builder.store, texts=[text]).version_after == 2
 
 
+def quarantined(root: Path) -> tuple[TableBuilder, str, str | None]:
+    """A table that removed a file, which is in the quarantine of a vacuum; also the run's id."""
+    builder = many(LocalStore(str(root)))
+    builder.remove(lost := path_of(builder, 3))
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
+    return builder, lost, Table(str(root)).vacuum(options).run_id
+
+
 @pytest.mark.parametrize("is_clone", [False, True])
 def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) -> None:
     """The quarantine of the table, or that of the table whose files a shallow clone has."""
     root = tmp_path / "a table"
-    builder = many(LocalStore(str(root)))
-    builder.remove(lost := path_of(builder, 3))
-    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
-    Table(str(root)).vacuum(options)
+    builder, lost, _ = quarantined(root)
     assert not (root / lost).exists()
     adds = bodies(builder.store, 1, "add")
     store = builder.store
@@ -266,10 +266,7 @@ def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) 
 def test_a_file_in_a_quarantine_stays_if_the_journal_cannot_be_read(
     tmp_path: Path, journal: str | None
 ) -> None:
-    builder = many(LocalStore(str(tmp_path)))
-    builder.remove(lost := path_of(builder, 3))
-    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
-    run = Table(str(tmp_path)).vacuum(options).run_id
+    builder, lost, run = quarantined(tmp_path)
     record = tmp_path / f"_deltactl/vacuum/{run}/run.json"
     if journal is None:
         record.unlink()

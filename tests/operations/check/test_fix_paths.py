@@ -1,18 +1,21 @@
 """``check`` finds files that a remove names by another text, and ``--fix`` removes them."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl import CheckpointOptions, ConflictError, SafetyError, Table, UsageError, VacuumOptions
 from deltactl.operations.check.fixes.path_encoding import PathRepairReport
 from deltactl.operations.check.fixes.report import FixReport
+from deltactl.storage.local.store import LocalStore
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
+from tests.support.restores import bodies
+from tests.support.table_builder import Column, TableBuilder
 
 RAW, ENCODED = "p=é/f.parquet", "p=%C3%A9/f.parquet"
 
@@ -42,11 +45,6 @@ def ids(root: Path) -> list[int]:
     found = sorted(row["id"] for row in rows_with_duckdb(root))
     assert found == sorted(row["id"] for row in rows_with_delta_rs(root))
     return found
-
-
-def last_commit(table: TextTable, version: int) -> list[dict[str, Any]]:
-    path = table.root / "_delta_log" / f"{version:020}.json"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.fixture
@@ -85,9 +83,9 @@ def test_the_remove_has_the_text_of_the_add(table: TextTable) -> None:
     table.remove(ENCODED)
     report = fix(table.root)
     assert report.version_after is not None
-    info, remove = last_commit(table, report.version_after)
-    assert info["commitInfo"]["operationMetrics"]["numDeletedRows"] == "2"
-    body = remove["remove"]
+    store = LocalStore(str(table.root))
+    (info,), (body,) = (bodies(store, report.version_after, it) for it in ("commitInfo", "remove"))
+    assert info["operationMetrics"]["numDeletedRows"] == "2"
     size = (table.root / "p=é/f.parquet").stat().st_size
     assert (body["path"], body["size"], body["dataChange"]) == (RAW, size, True)
     assert (body["partitionValues"], body["extendedFileMetadata"]) == ({"p": "é"}, True)
@@ -149,10 +147,8 @@ def test_what_another_writer_does_meanwhile(table: TextTable, writer: str) -> No
         elif writer == "another file":
             table.add("p=x/h.parquet", (9,), p="x")
         else:
-            path = table.root / "_delta_log" / f"{0:020}.json"
-            lines = path.read_text("utf-8").splitlines()
-            metadata = next(json.loads(line) for line in lines if "metaData" in line)
-            table.commit(metadata)
+            (metadata,) = bodies(LocalStore(str(table.root)), 0, "metaData")
+            table.commit({"metaData": metadata})
         return True
 
     if writer == "another file":
@@ -173,8 +169,6 @@ def test_a_no_leaves_the_table_alone(table: TextTable) -> None:
 
 
 def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
-    from tests.support.table_builder import Column, TableBuilder
-
     builder = TableBuilder(tmp_path, [Column("id")], features=("deletionVectors",))
     (path,) = builder.append([{"id": 1}, {"id": 2}])
     builder.delete_rows(path, [0])
@@ -183,8 +177,7 @@ def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
     builder.commit({"remove": {**add, "path": other, "deletionTimestamp": 0}})
     report = fix(tmp_path)
     assert report.version_after is not None
-    log = (tmp_path / "_delta_log" / f"{report.version_after:020}.json").read_text("utf-8")
-    remove = json.loads(log.splitlines()[1])["remove"]
+    (remove,) = bodies(builder.store, report.version_after, "remove")
     assert remove["deletionVector"] == add["deletionVector"]
     assert report.num_rows == 1
     assert Table(str(tmp_path)).snapshot().num_files == 0
@@ -224,9 +217,6 @@ def test_the_only_copy_is_followed_through_a_compaction(table: TextTable) -> Non
 
 def test_a_second_overwrite_leaves_no_doubt(table: TextTable) -> None:
     """It removes what the first one wrote, and means the missed files once more."""
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
     for number in (7, 8):
         rows = pa.table({"id": pa.array([number], pa.int64()), "p": ["é"]})
         write_deltalake(str(table.root), rows, mode="overwrite")

@@ -8,23 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
-from deltactl.operations.run_context import RunContext
 from tests.operations.optimize.layout.test_run import COLUMNS, actions_of, build, reopened, run
-from tests.support.stores import fresh_store, opened_as
+from tests.support.run import run_on
+from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 from tests.support.table_samples import FEATURES, LAYOUTS, build_sample
 
 
 def check(store: Any, **options: Any) -> CheckReport:
-    context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
-    with opened_as(store):
-        return check_table(
-            DeltaLog(store, context.warn), CheckOptions(proofs=True, **options), context
-        )
+    chosen = CheckOptions(**{"proofs": True, **options})
+    return run_on(store, check_table, chosen, engine=LocalEngine(workers=2))
 
 
 def change(store: Any, path: str, rewrite: Any) -> None:
@@ -176,7 +172,4 @@ def test_digests_that_are_not_known_are_left(text: str) -> None:
 def test_nothing_is_read_without_the_option() -> None:
     builder, _, path = placed()
     change(builder.store, path, swap("v"))
-    context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
-    with opened_as(builder.store):
-        report = check_table(DeltaLog(builder.store, context.warn), CheckOptions(), context)
-    assert not report.findings.filter(pa.compute.equal(report.findings["code"], "ROWS_CHANGED"))
+    assert "ROWS_CHANGED" not in check(builder.store, proofs=False).count_codes()

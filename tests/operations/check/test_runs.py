@@ -1,6 +1,5 @@
 """How a check goes about it: few requests, nothing written, and going on where it was stopped."""
 
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl import convert
-from deltactl.engine.base import CancelToken
+from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
+from deltactl.errors import InterruptedRunError, StorageError, UsageError
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files
@@ -24,13 +23,12 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
-from deltactl.operations.run_context import RunContext
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, table
 from tests.support.run import run_on
-from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import Column, TableBuilder
 from tests.support.table_samples import build_sample
 
@@ -45,6 +43,13 @@ def many_files(count: int, **options: Any) -> TableBuilder:
 
 def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> CheckReport:
     return run_on(store, check_table, CheckOptions(**options), engine=LocalEngine(1), cancel=cancel)
+
+
+def progress_of(store: Store, depth: Depth) -> list[Progress]:
+    seen: list[Progress] = []
+    options = CheckOptions(depth=depth)
+    run_on(store, check_table, options, engine=LocalEngine(1), on_progress=seen.append)
+    return seen
 
 
 def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
@@ -94,17 +99,8 @@ def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(check_files, "_BYTES_A_FOOTER", sizes[0] - 1)
 
     def total(depth: Depth) -> int:
-        seen: list[int] = []
-        with opened_as(builder.store):
-            run_on(
-                builder.store,
-                check_table,
-                CheckOptions(depth=depth),
-                engine=LocalEngine(1),
-                on_progress=lambda progress: seen.append(progress.bytes_total),
-            )
-        assert len(set(seen)) == 1
-        return seen[0]
+        (seen,) = {it.bytes_total for it in progress_of(builder.store, depth)}
+        return seen
 
     assert total(Depth.SIZES) == 0
     assert total(Depth.FOOTERS) == sum(min(size, sizes[0] - 1) for size in sizes)
@@ -172,16 +168,6 @@ def test_an_interrupted_check_goes_on_from_its_file(
     assert again.calls["read_ranges"] == 0
 
 
-def test_a_truncated_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
-    builder = many_files(3)
-    state = tmp_path / "state"
-    run(builder.store, resume=str(state))
-    head, batch = state.read_bytes().splitlines()
-    state.write_bytes(head + b"\n" + batch[:-5])
-    assert run(builder.store, resume=str(state)).counts.num_checked == 3
-    assert state.read_bytes().splitlines() == [head, batch]
-
-
 def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
     state = str(tmp_path / "state")
     run(many_files(3).store, resume=state)
@@ -193,15 +179,17 @@ def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
         "its sample is 1.0, but this check has 0.5; "
         "its vectors is off, but this check has on"
     )
-    for content in ("no JSON\n", "[]\n", json.dumps({"format": 1}) + "\nx\n"):
-        Path(state).write_text(content)
-        with pytest.raises(UsageError):
-            run(many_files(3).store, resume=state)
     with pytest.raises(UsageError, match="cannot be read or written"):
         run(many_files(3).store, resume=str(tmp_path))
 
 
-@pytest.mark.parametrize("content", [b"mine", b"[]\nmine", b"PAR1\n\xff\nPAR1", b'{"a": 1}\n{"b"'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"mine", b"no JSON\n", b"[]\n", b"[]\nmine"),
+        *(b"PAR1\n\xff\nPAR1", b'{"a": 1}\n{"b"', b'{"format": 1}\nx\n'),
+    ],
+)
 def test_a_file_that_no_check_wrote_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     state = tmp_path / "state"
     state.write_bytes(content)
@@ -210,14 +198,16 @@ def test_a_file_that_no_check_wrote_is_left_as_it_is(tmp_path: Path, content: by
     assert state.read_bytes() == content
 
 
-def test_a_first_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 20, -6])
+def test_a_line_that_was_cut_is_written_again(tmp_path: Path, cut: int) -> None:
+    """The first line, and the last one, which is of a batch."""
     builder, state = many_files(3), tmp_path / "state"
     run(builder.store, resume=str(state))
     whole = state.read_bytes()
-    for cut in (0, 1, 20):
-        state.write_bytes(whole[:cut])
-        assert run(builder.store, resume=str(state)).counts.num_checked == 3
-        assert state.read_bytes() == whole
+    assert whole.count(b"\n") == 2
+    state.write_bytes(whole[:cut])
+    assert run(builder.store, resume=str(state)).counts.num_checked == 3
+    assert state.read_bytes() == whole
 
 
 def test_a_file_of_a_table_is_no_record_of_progress(tmp_path: Path) -> None:
@@ -236,16 +226,7 @@ def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPa
     builder = many_files(6)
     size = builder.find("f00001.parquet")["size"]
     monkeypatch.setattr(check_files, "_BYTES_A_TASK", 2 * size + 1)
-    seen: list[int] = []
-    with opened_as(builder.store):
-        run_on(
-            builder.store,
-            check_table,
-            CheckOptions(depth=Depth.DATA),
-            engine=LocalEngine(1),
-            on_progress=lambda progress: seen.append(progress.tasks_total),
-        )
-    assert seen == [3, 3, 3]
+    assert [it.tasks_total for it in progress_of(builder.store, Depth.DATA)] == [3, 3, 3]
 
 
 def test_a_table_without_files_is_valid() -> None:
@@ -268,13 +249,8 @@ def test_what_other_commands_write_is_valid(features: str) -> None:
     assert compaction is not None
     assert write_compaction(snapshot, compaction) is not None
     assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes) is not None
-    with opened_as(store):
-        optimized = optimize_table(
-            DeltaLog(store, ignore_warning),
-            OptimizeOptions(),
-            RunContext(warn=fail, engine=LocalEngine(2)),
-        )
-    assert optimized.files_added > 0
+    options, engine = OptimizeOptions(), LocalEngine(2)
+    assert run_on(store, optimize_table, options, warn=fail, engine=engine).files_added > 0
     checkpoint(store)
     report = run(store, all_versions=True, **DEEP)
     assert report.findings.to_pylist() == []

@@ -16,7 +16,7 @@ from tests.support.table_builder import Column, Row, TableBuilder, array_of, str
 pytestmark = pytest.mark.thorough
 
 UTC = dt.UTC
-MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
+MOMENT, DAY = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC), "2024-05-06"
 
 
 def one_file(kind: Any, values: list[Any], said: dict[str, Any], **options: Any) -> TableBuilder:
@@ -58,28 +58,15 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ("date", [dt.date(1200, 1, 1)], {"minValues": "1200-01-08", "maxValues": "1199-12-25"}),
     ("date", [dt.date(1500, 3, 1)], {"minValues": "1500-02-29", "maxValues": "+12000-01-01"}),
     ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31T00:00:00.000Z"}),
-    (
-        "timestamp",
-        [MOMENT],
-        {"minValues": "2024-05-06T07:08:09.123Z", "maxValues": "2024-05-06T07:08:09.123Z"},
-    ),
-    (
-        "timestamp",
-        [MOMENT],
-        {
-            "minValues": "2024-05-06T00:08:09.123-07:00",
-            "maxValues": "2024-05-06T09:08:09.123+02:00",
-        },
-    ),
-    (
-        "timestamp",
-        [MOMENT],
-        {"minValues": "2024-05-06 10:00:00", "maxValues": "2024-05-06 00:00:00"},
-    ),
+    ("timestamp", [MOMENT], {"minValues": f"{DAY}T07:08:09.123Z"}),
+    ("timestamp", [MOMENT], {"maxValues": f"{DAY}T07:08:09.123Z"}),
+    ("timestamp", [MOMENT], {"minValues": f"{DAY}T00:08:09.123-07:00"}),
+    ("timestamp", [MOMENT], {"maxValues": f"{DAY}T09:08:09.123+02:00"}),
+    ("timestamp", [MOMENT], {"minValues": f"{DAY} 10:00:00", "maxValues": f"{DAY} 00:00:00"}),
     (
         "timestamp_ntz",
         [MOMENT.replace(tzinfo=None)],
-        {"minValues": "2024-05-06T07:08:09.123", "maxValues": "2024-05-06 07:08:09.123456"},
+        {"minValues": f"{DAY}T07:08:09.123", "maxValues": f"{DAY} 07:08:09.123456"},
     ),
     ("boolean", [True, None], {"nullCount": 1}),
     ("binary", [b"\xff", None], {"nullCount": 1, "minValues": "?"}),
@@ -105,7 +92,8 @@ def test_what_writers_write_is_no_contradiction(
     assert found(one_file(kind, values, said, features=features)) == []
 
 
-NULLS, BOUNDS, UNREADABLE = ["STATS_NULLS"], ["STATS_BOUNDS"], ["STATS_UNREADABLE"]
+NULLS, BOUNDS = ["STATS_NULLS"], ["STATS_BOUNDS"]
+LOOSE, UNREADABLE = ["STATS_LOOSE"], ["STATS_UNREADABLE"]
 PAIR = struct_of(Column("a"), Column("b"))
 FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (["STATS_ROWS"], "long", [1, 5], {"numRecords": 3}),
@@ -132,8 +120,8 @@ FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
         {"minValues": 12345678901234567000.0, "maxValues": 12345678901234567000.0},
     ),
     (BOUNDS, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-01-30"}),
-    (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-06T07:08:08.000Z"}),
-    (BOUNDS, "timestamp", [MOMENT], {"minValues": "2024-05-06T07:08:10.200Z"}),
+    (BOUNDS, "timestamp", [MOMENT], {"maxValues": f"{DAY}T07:08:08.000Z"}),
+    (BOUNDS, "timestamp", [MOMENT], {"minValues": f"{DAY}T07:08:10.200Z"}),
     (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-05"}),
     (NULLS, array_of("long"), [[1], None], {"nullCount": 0}),
     (NULLS, struct_of(Column("a")), [{"a": 1}, None], {"nullCount": {"a": 0}}),
@@ -163,13 +151,8 @@ FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (UNREADABLE, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-13-45"}),
     (UNREADABLE, "date", [dt.date(2024, 1, 31)], {"maxValues": 19_800}),
     (UNREADABLE, "timestamp", [MOMENT], {"maxValues": 1_700_000_000}),
-    (["STATS_LOOSE"], "long", [1, 5], {"tightBounds": True, "minValues": 0}),
-    (
-        ["STATS_LOOSE"],
-        "date",
-        [dt.date(2024, 1, 1)],
-        {"tightBounds": True, "maxValues": "2024-01-02"},
-    ),
+    (LOOSE, "long", [1, 5], {"tightBounds": True, "minValues": 0}),
+    (LOOSE, "date", [dt.date(2024, 1, 1)], {"tightBounds": True, "maxValues": "2024-01-02"}),
 ]
 
 

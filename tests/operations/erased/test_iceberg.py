@@ -1,5 +1,6 @@
 """Values in the manifests of Iceberg metadata: bounds, truncated or not, and partition values."""
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
@@ -13,14 +14,22 @@ from tests.support.table_builder import Column
 catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed")
 
 
-def test_manifests_are_searched(tmp_path: Path) -> None:
-    catalog = catalogs.SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+def write_iceberg(
+    folder: Path, rows: pa.Table, partition_by: str, properties: Mapping[str, str] = {}
+) -> None:
+    """Write an Iceberg table to the directory ``t``."""
+    catalog = catalogs.SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{folder}")
     catalog.create_namespace("n")
-    rows = pa.table({"id": [1, ID], "name": ["a", NAME], "p": ["q", "q"]})
-    table = catalog.create_table("n.t", rows.schema, location=f"file://{tmp_path}/t")
+    table = catalog.create_table(
+        "n.t", rows.schema, location=f"file://{folder}/t", properties=properties
+    )
     with table.update_spec() as update:
-        update.add_identity("p")
+        update.add_identity(partition_by)
     table.append(rows)
+
+
+def test_manifests_are_searched(tmp_path: Path) -> None:
+    write_iceberg(tmp_path, pa.table({"id": [1, ID], "name": ["a", NAME], "p": ["q", "q"]}), "p")
     builder = base()
     for path in (tmp_path / "t" / "metadata").glob("*.avro"):
         builder.store.put(f"metadata/{path.name}", path.read_bytes())
@@ -40,16 +49,9 @@ def test_manifests_are_searched(tmp_path: Path) -> None:
 
 
 def test_a_day_among_the_partitions_of_a_manifest(tmp_path: Path) -> None:
-    catalog = catalogs.SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
     days = [date(2024, 1, day) for day in (1, 2, 3)]
-    rows = pa.table({"d": days})
     no_bounds = {"write.metadata.metrics.default": "none"}
-    address = f"file://{tmp_path}/t"
-    table = catalog.create_table("n.t", rows.schema, location=address, properties=no_bounds)
-    with table.update_spec() as update:
-        update.add_identity("d")
-    table.append(rows)
+    write_iceberg(tmp_path, pa.table({"d": days}), "d", no_bounds)
     builder = new_table(Column("id"), Column("d", "date"))
     (manifest,) = (tmp_path / "t" / "metadata").glob("*-m0.avro")
     builder.store.put("metadata/m0.avro", manifest.read_bytes())

@@ -109,11 +109,11 @@ def change(builder: TableBuilder) -> None:
     builder.commit({"cdc": body})
 
 
-def add_stored(builder: TableBuilder) -> str:
+def hide_stored(builder: TableBuilder) -> None:
     """A file whose partition column has another value than the log, as after a conversion."""
     builder.store.put("p=q/x.parquet", data())
     builder.commit(builder.adopt("p=q/x.parquet", partitionValues={"p": "q"}))
-    return "p=q/x.parquet"
+    builder.delete_rows("p=q/x.parquet", [1])
 
 
 def remove_partition(builder: TableBuilder) -> None:
@@ -206,17 +206,7 @@ PLANTED = {
     "quarantine": Planted(
         put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
     ),
-    "stored partition column": Planted(add_stored, BY_PART, "stored partition columns"),
-    "stored partition column, hidden": Planted(
-        lambda b: b.delete_rows(add_stored(b), [1]), BY_PART, "rows that deletion vectors hide"
-    ),
-    "stored partition column, older": Planted(
-        lambda b: b.remove(add_stored(b)), f"{BY_PART} AND {BY_ID}", "files of older versions"
-    ),
-    "stored partition column, unreferenced": Planted(
-        put("p=q/stray.parquet", data()), BY_PART, "unreferenced files"
-    ),
-    "stored partition column, change data": Planted(change, BY_PART, "change data"),
+    "stored partition column": Planted(hide_stored, BY_PART, "rows that deletion vectors hide"),
     "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
     "truncated minimum": Planted(
         add_stats("minValues", name=NAME[:18]), BY_NAME, "commits", "minima and maxima"
@@ -424,12 +414,6 @@ def test_a_commit_stays_until_a_later_version_can_replace_it(
         builder.checkpoint(checkpoint)
     (place,) = search(builder.store, BY_NAME).places
     assert (place.name, place.until_ms) == ("commits", (days + 1) * DAY_MS)
-
-
-def test_nothing_is_found_before() -> None:
-    report = search(base().store, f"{BY_ID} OR {BY_NAME} OR {BY_PART}")
-    assert report.is_erased
-    assert report.find_error() is None
 
 
 @pytest.mark.parametrize("zone", [UTC, None])

@@ -215,10 +215,10 @@ def test_version_at_reads_little(tmp_path: Path) -> None:
     assert len(set(store.names["read_many"])) == 3  # the newest, the one found and the next
 
 
-def partitioned(root: Path) -> Path:
-    write_commit(root, 0, info("CREATE TABLE"), PROTOCOL, metadata("p"))
+def test_files_of_a_commit_per_partition(tmp_path: Path) -> None:
+    write_commit(tmp_path, 0, info("CREATE TABLE"), PROTOCOL, metadata("p"))
     write_commit(
-        root,
+        tmp_path,
         1,
         info(),
         add("p=a/1", partitionValues={"p": "a"}),
@@ -228,12 +228,7 @@ def partitioned(root: Path) -> Path:
         remove("p=c/5", 50, 3, partitionValues={"p": "c"}),
         remove("6", 60),
     )
-    return root
-
-
-def test_files_of_a_commit_per_partition(tmp_path: Path) -> None:
-    store = open_store(str(partitioned(tmp_path)))
-    found = commit_files(DeltaLog(store, refuse_warning), 1)
+    found = commit_files(DeltaLog(open_store(str(tmp_path)), refuse_warning), 1)
     assert found.row["version"] == 1
     facts = [
         (

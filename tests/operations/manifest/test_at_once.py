@@ -186,15 +186,29 @@ def test_a_run_that_writes_nothing_keeps_the_record() -> None:
     assert (recorded(store), marks(store)) == (1, [])
 
 
-@pytest.mark.parametrize("where", [None, "p = 'a'"])
-def test_manifests_of_an_earlier_version_are_updated_by_the_next_refresh(where: str | None) -> None:
+@pytest.mark.parametrize(
+    ("options", "version"),
+    [
+        ({"version": 1}, 1),
+        ({"version": 1, "where": "p = 'a'"}, None),
+        ({"where": "p = 'a'"}, 1),
+        ({"since": 3}, 1),
+    ],
+    ids=str,
+)
+def test_manifests_of_an_earlier_version_are_updated_by_the_next_refresh(
+    options: dict[str, Any], version: int | None
+) -> None:
+    """Those of some partitions or since a later version are no version of all manifests."""
     store, builder, _ = scene()
-    refresh(store)
-    assert recorded(store) == 2
-    generate(store, version=1, where=where)
-    assert recorded(store) == (1 if where is None else None)
+    if "version" in options:
+        refresh(store)
+        assert recorded(store) == 2
+    builder.append([{"id": 3, "p": "a"}], [{"id": 3, "p": "b"}])
+    generate(store, **options)
+    assert recorded(store) == version
     builder.append([{"id": 4, "p": "b"}])
-    refresh(store, 2)
+    refresh(store, 3)
     assert generate(store, check=True)
 
 

@@ -5,10 +5,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from deltactl.engine.base import CancelToken
 from deltactl.errors import InterruptedRunError, StorageError, UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.manifest import content
@@ -21,12 +23,6 @@ from tests.support.clock import FixedClock
 from tests.support.table_builder import Column, TableBuilder
 
 COLUMNS = (Column("id"), Column("p", "string"))
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
 
 
 def generate(store: Store, **more: Any) -> ManifestReport:
@@ -128,23 +124,12 @@ def test_the_order_of_lines_does_not_matter_but_each_line_does(tmp_path: Path, t
     assert contents(store) == {name: data}
 
 
-def test_null_and_its_placeholder_share_a_manifest(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path / "t", COLUMNS, partition_by=["p"])
-    builder.commit(add_of("x", p=None), add_of("y", p="__HIVE_DEFAULT_PARTITION__"))
-    report = generate(builder.store)
-    ((_, data),) = contents(builder.store).items()
-    assert data.count(b"\n") == 2
-    assert [(it.folder, it.num_files) for it in report.plan.partitions] == [
-        ("p=__HIVE_DEFAULT_PARTITION__", 2)
-    ]
-
-
 def test_what_fails_leaves_no_spill(
     tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = build(tmp_path / "t", ["p"])
     store = builder.store
-    usage = Usage(100, 100, 0)
+    usage = SimpleNamespace(total=100, used=100, free=0)
     with (
         monkeypatch.context() as patched,
         pytest.raises(StorageError, match="which has only 0 B free"),
@@ -152,13 +137,10 @@ def test_what_fails_leaves_no_spill(
         patched.setattr(shutil, "disk_usage", lambda folder: usage)
         generate(store)
     assert not contents(store)
-
-    class Set:
-        def is_set(self) -> bool:
-            return True
-
+    cancel = CancelToken()
+    cancel.set()
     with pytest.raises(InterruptedRunError):
-        generate(store, cancel=Set())
+        generate(store, cancel=cancel)
     builder.commit(add_of("a%0Ab", p="z"))
     with pytest.raises(UnsupportedFeatureError, match="line break"):
         generate(store)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,9 +37,11 @@ from deltactl.operations.restore.run import RestoreOptions, restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 from tests.support.clock import FixedClock
+from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 from tests.support.stores import (
@@ -56,6 +59,7 @@ from tests.support.table_builder import Column, TableBuilder, multiset
 
 _NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("p", "string"))
+REFRESHED = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
 
 
 def generate(store: Store, options: ManifestOptions | None = None, **more: Any) -> ManifestReport:
@@ -118,16 +122,17 @@ def test_folders_come_from_the_log_and_not_from_where_files_lie(tmp_path: Path) 
     assert folder == "p=b" and "/p=a/" in line
 
 
-def test_empty_text_and_missing_key_are_null(tmp_path: Path) -> None:
+def test_all_that_stands_for_null_shares_a_manifest(tmp_path: Path) -> None:
     builder = local(tmp_path)
-    adds = [builder.write_file([row(n, None)])["add"] for n in range(3)]
-    for add, values in zip(adds, ({"p": None}, {"p": ""}, {}), strict=True):
-        add["partitionValues"] = values
-    builder.commit(*({"add": add} for add in adds))
-    generate(builder.store)
-    assert {folder: len(lines) for folder, lines in manifests(tmp_path).items()} == {
-        "p=__HIVE_DEFAULT_PARTITION__": 3
-    }
+    null = "__HIVE_DEFAULT_PARTITION__"
+    nulls: list[dict[str, str | None]] = [{"p": None}, {"p": ""}, {}, {"p": null}]
+    adds = [builder.write_file([row(n, None)])["add"] for n in range(len(nulls))]
+    builder.commit(
+        *({"add": {**add, "partitionValues": it}} for add, it in zip(adds, nulls, strict=True))
+    )
+    report = generate(builder.store)
+    assert {folder: len(lines) for folder, lines in manifests(tmp_path).items()} == {f"p={null}": 4}
+    assert [(it.folder, it.num_files) for it in report.plan.partitions] == [(f"p={null}", 4)]
 
 
 def test_times_are_named_as_the_protocol_writes_them(tmp_path: Path) -> None:
@@ -212,6 +217,13 @@ def memory(*values: str, **options: Any) -> TableBuilder:
     return builder
 
 
+def written(store: Store) -> dict[str, bytes]:
+    """The manifests in memory; a trial of names leaves nothing behind."""
+    contents = store.contents()  # type: ignore[attr-defined]
+    assert not any(name.startswith(f"{OWN_DIR}/p=") for name in contents)
+    return {name: data for name, data in contents.items() if name.startswith(MANIFEST_DIR)}
+
+
 def test_unchanged_manifests_are_not_written_whatever_the_order_of_their_lines() -> None:
     builder = memory("a", "a", "b")
     generate(builder.store)
@@ -228,19 +240,6 @@ def test_unchanged_manifests_are_not_written_whatever_the_order_of_their_lines()
     assert again.calls["put"] == again.calls["delete_many"] == 0
 
 
-def test_new_ones_are_written_before_old_ones_are_deleted() -> None:
-    builder = memory("a")
-    generate(builder.store)
-    builder.remove(builder.append([row(7, "z")])[0])
-    (path,) = [add["path"] for add in builder.state.files.values()]
-    builder.commit(builder.remove_action(path), builder.write_file([row(8, "b")]))
-    store = FaultyStore(builder.store)
-    report = generate(store)
-    effects = [method for method, _ in store.calls if method in ("put", "delete_many")]
-    assert effects == ["put", "delete_many"]
-    assert report.window_ms is not None
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("action", ["crash", "error"])
 def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, when: Any) -> None:
@@ -255,7 +254,7 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
     )
     before = builder.store.contents()
     faulty = FaultyStore(builder.store)
-    generate(faulty)
+    assert generate(faulty).window_ms is not None
     after = builder.store.contents()
     states = States(builder.store)
     for at in fault_points(faulty.calls, when, action):
@@ -267,7 +266,7 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
             for name in now.keys() | before.keys() | after.keys():
                 assert now.get(name) in (before.get(name), after.get(name))
             stale = f"{MANIFEST_DIR}/p=a/manifest"
-            if stale not in now:  # the last step, and only once all others are taken
+            if stale not in now:  # deleted last, and only once the store took all others
                 assert now == after
         else:
             assert builder.store.contents() == after
@@ -342,15 +341,6 @@ def test_hidden_files_that_cannot_be_removed_are_reported(tmp_path: Path) -> Non
     warned: list[str] = []
     generate(Refusing(builder.store), warn=warned.append)
     assert warned == [f"1 hidden file of killed runs could not be deleted, such as {name!r}"]
-
-
-def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:
-    builder = memory("a")
-    faults = [Fault(number, "error", method="put") for number in range(1, 20)]
-    store = FaultyStore(builder.store, *faults)
-    with pytest.raises(StorageError):
-        generate(store)
-    assert not [name for method, name in store.calls if method == "delete_many"]
 
 
 # -- selection ---------------------------------------------------------------------------------
@@ -529,6 +519,36 @@ def test_older_types_of_columns_are_a_warning(feature: str) -> None:
     [warning] = warnings
     assert warning.startswith("older files may have other types of the columns id: ")
     assert f"--drop-feature {feature}`" in warning
+
+
+@pytest.mark.parametrize("values", [("DE", "de"), ("\u00e9", "e\u0301"), ("a", "DE", "dE", "de")])
+def test_partitions_that_a_file_system_puts_into_one_directory_are_refused(
+    values: tuple[str, ...],
+) -> None:
+    store = memory(*values).store
+    with pytest.raises(SafetyError, match="takes 'p=.*' and 'p=.*' for one directory"):
+        generate(FoldingStore(store))
+    assert not written(store)
+    generate(store)
+    assert len(written(store)) == len(values)
+
+
+def test_the_manifest_of_a_removed_partition_may_be_that_of_a_live_one() -> None:
+    builder = memory("DE")
+    generate(FoldingStore(builder.store))
+    before = written(builder.store)
+    [(path, _)] = builder.state.files
+    builder.remove(path)
+    builder.append([row(1, "de")])
+    with pytest.raises(SafetyError, match="takes 'p=DE' and 'p=de' for one directory"):
+        generate(FoldingStore(builder.store))
+    assert written(builder.store) == before
+
+
+def test_other_partitions_need_no_trial() -> None:
+    store = memory("a", "b").store
+    generate(FoldingStore(store), warn=pytest.fail)
+    assert len(written(store)) == 2
 
 
 # -- statements --------------------------------------------------------------------------------
@@ -799,9 +819,7 @@ def test_many_partitions_are_added_a_hundred_at_a_time() -> None:
 
 
 def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None:
-    builder = local(
-        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    )
+    builder = local(tmp_path, properties=REFRESHED)
     builder.append(*([row(n, "ab"[n % 2])] for n in range(6)))
     builder.append([row(9, "c")])
     # A killed run may have left this: it says of no partition that it has a manifest.
@@ -821,9 +839,7 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
 def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    builder = local(
-        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    )
+    builder = local(tmp_path, properties=REFRESHED)
     builder.append(*([row(n, "abcd"[n % 4])] for n in range(12)))
 
     def optimize(where: str) -> None:
@@ -838,7 +854,7 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
             generate(builder.store, ManifestOptions())
             builder.store.delete_many(["_deltactl/runs/manifests.json"])
     with monkeypatch.context() as killed:
-        killed.setattr(manifest_run, "write_manifests", _die)
+        killed.setattr(manifest_run, "write_manifests", Mock(side_effect=Crash))
         with pytest.raises(Crash):
             optimize("p = 'b'")
     assert len(manifests(tmp_path)["p=b"]) == 3, "the files before the optimize"
@@ -854,9 +870,7 @@ def test_a_refresh_catches_up_with_a_run_that_was_killed_before_it(
 
 @pytest.mark.parametrize("harm", ["moved", "copied", "numbers used again"])
 def test_a_refresh_compares_all_if_the_record_is_of_other_files(tmp_path: Path, harm: str) -> None:
-    builder = local(
-        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    )
+    builder = local(tmp_path, properties=REFRESHED)
     builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
     root, backup = tmp_path / "t x", tmp_path / "backup"
     shutil.copytree(root / "_delta_log", backup)
@@ -875,29 +889,8 @@ def test_a_refresh_compares_all_if_the_record_is_of_other_files(tmp_path: Path, 
     assert generate(store, ManifestOptions(check=True)).plan.is_empty
 
 
-def _die(*args: object) -> None:
-    raise Crash
-
-
-def test_some_partitions_are_no_version_of_the_manifests(tmp_path: Path) -> None:
-    builder = local(
-        tmp_path, properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    )
-    builder.append([row(1, "a")], [row(2, "b")])
-    generate(builder.store, ManifestOptions())
-    builder.append(*([row(n, "ab"[n % 2])] for n in range(4)))
-    generate(builder.store, ManifestOptions(where="p = 'a'"))
-    generate(builder.store, ManifestOptions(since=builder.version))
-    run_on(builder.store, optimize_table, OptimizeOptions(where="p = 'a'"), warn=pytest.fail)
-    assert_reads_alike(tmp_path, builder)
-
-
 def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) -> None:
-    builder = local(
-        tmp_path,
-        features=["deletionVectors"],
-        properties={"delta.compatibility.symlinkFormatManifest.enabled": "true"},
-    )
+    builder = local(tmp_path, features=["deletionVectors"], properties=REFRESHED)
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])
     told: list[str] = []
@@ -922,10 +915,9 @@ def test_a_restore_says_that_manifests_are_outdated_which_nothing_refreshes(tmp_
     restore(1)
     assert told == [], "there are none"
     generate(builder.store)
-    name = "delta.compatibility.symlinkFormatManifest.enabled"
-    run_on(builder.store, alter_table, AlterOptions(properties={name: "true"}))
+    run_on(builder.store, alter_table, AlterOptions(properties=REFRESHED))
     restore(2)  # which has no such property
-    (message,) = told
+    (message,), (name,) = told, REFRESHED
     assert message == (
         f"the manifests in {builder.store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
         f"get old rows: the table does not set {name}. Run `deltactl generate-manifest "
@@ -941,8 +933,7 @@ def test_manifests_are_written_when_the_property_is_set(tmp_path: Path) -> None:
     builder.append([row(1)], [row(2, "b")])
     generate(builder.store, ManifestOptions(where="p = 'a'"))
     builder.append([row(3)])
-    properties = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
-    run_on(builder.store, alter_table, AlterOptions(properties=properties), warn=pytest.fail)
+    run_on(builder.store, alter_table, AlterOptions(properties=REFRESHED), warn=pytest.fail)
     assert set(manifests(tmp_path)) == {"p=a", "p=b"}
     assert_reads_alike(tmp_path, builder)
 

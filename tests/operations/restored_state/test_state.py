@@ -141,17 +141,11 @@ def test_in_commit_timestamps_end_with_a_version_without_them_and_begin_again() 
 # -- an older protocol ------------------------------------------------------------------------
 
 
-def upgraded() -> TableBuilder:
-    """Version 1 is without deletion vectors, version 3 has one."""
+def test_a_downgrade_waits_until_older_readers_read_right() -> None:
     builder = memory_table()
     (path,) = builder.append([{"id": 1}, {"id": 2}])
     builder.commit(builder.protocol_action(["deletionVectors"]))
     builder.delete_rows(path, [0])
-    return builder
-
-
-def test_a_downgrade_waits_until_older_readers_read_right() -> None:
-    builder = upgraded()
     store = builder.store
     with pytest.raises(SafetyError, match="commits after the checkpoint") as caught:
         restore(store, 1, allow_protocol_downgrade=True)
@@ -212,11 +206,21 @@ def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
     assert "clustering" not in protocol.writer_features
 
 
+MARK = "delta.identity.highWaterMark"
+
+
 def identity(mark: int | None, step: int = 1) -> Column:
     facts: dict[str, Any] = {"delta.identity.start": 1, "delta.identity.step": step}
     if mark is not None:
-        facts["delta.identity.highWaterMark"] = mark
+        facts[MARK] = mark
     return Column("id", metadata=facts)
+
+
+def mark_after(builder: TableBuilder) -> int:
+    """The mark of the first column in the commit of a restore."""
+    (metadata,) = bodies(builder.store, builder.version + 1, "metaData")
+    mark: int = json.loads(metadata["schemaString"])["fields"][0]["metadata"][MARK]
+    return mark
 
 
 @pytest.mark.parametrize(
@@ -228,9 +232,7 @@ def test_marks_of_identity_columns(old: int | None, now: int | None, step: int, 
     builder.append([{"id": 1}])
     builder.change_metadata(columns=[identity(now, step), Column("b")])
     restore(builder.store, 1)
-    (metadata,) = bodies(builder.store, 3, "metaData")
-    (field,) = json.loads(metadata["schemaString"])["fields"]
-    assert field["metadata"]["delta.identity.highWaterMark"] == kept
+    assert mark_after(builder) == kept
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -246,9 +248,7 @@ def test_the_last_mark_of_a_dropped_identity_column_comes_back(is_lost: bool) ->
         builder.store.delete_many([commit_path(2)])
     said: list[str] = []
     restore(builder.store, 1, said)
-    (metadata,) = bodies(builder.store, 5, "metaData")
-    field = json.loads(metadata["schemaString"])["fields"][0]
-    assert field["metadata"]["delta.identity.highWaterMark"] == (1 if is_lost else 2)
+    assert mark_after(builder) == (1 if is_lost else 2)
     assert any("identity columns or row ids may get" in text for text in said) == is_lost
 
 
@@ -265,9 +265,7 @@ def test_the_last_mark_from_before_a_table_was_replaced_comes_back(
     table_id = table_id or bodies(builder.store, 0, "metaData")[0]["id"]
     builder.commit({"metaData": {**changed["metaData"], "id": table_id}})
     restore(builder.store, 1)
-    (metadata,) = bodies(builder.store, 5, "metaData")
-    field = json.loads(metadata["schemaString"])["fields"][0]
-    assert field["metadata"]["delta.identity.highWaterMark"] == 5
+    assert mark_after(builder) == 5
 
 
 @pytest.mark.parametrize("has_rows", [False, True])
@@ -282,10 +280,7 @@ def test_the_last_row_id_from_before_row_tracking_was_dropped_is_not_assigned_ag
     builder.append([{"id": 2}, {"id": 3}])
     (mark,) = bodies(builder.store, builder.version, "domainMetadata")
     builder.features = frozenset()
-    builder.commit(
-        builder.protocol_action([]),
-        {"domainMetadata": {**mark, "removed": True}},
-    )
+    builder.commit(builder.protocol_action([]), {"domainMetadata": {**mark, "removed": True}})
     target = int(has_rows)
     restore(builder.store, target)
     (after,) = bodies(builder.store, builder.version + 1, "domainMetadata")

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from deltactl import Table
 from deltactl.errors import UsageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
@@ -246,7 +248,7 @@ def test_one_listing_and_no_data_file() -> None:
     assert not counting.touched(next(iter(scene.needed(scene.builder.version))))
 
 
-def write_inventory(scene: Scene, path: Path, *names: str) -> str:
+def write_inventory(scene: Scene, path: Path) -> str:
     rows = [
         f"{scene.store.uri}/{info.name},{info.size_bytes},false,{info.modified_ms}"
         for info in scene.store.stat_many([*scene.store.contents()])
@@ -268,8 +270,6 @@ def test_an_inventory_says_the_same(make: Callable[[], Scene], tmp_path: Path) -
 
 @pytest.mark.parametrize("has_times", [True, False])
 def test_an_inventory_of_s3_needs_sizes_and_times(tmp_path: Path, has_times: bool) -> None:
-    from pyarrow import parquet
-
     rows = {
         "bucket": ["lake", "lake", "lake"],
         "key": ["t/a", "t/folder/", "u/b"],
@@ -293,8 +293,6 @@ def test_an_inventory_of_s3_needs_sizes_and_times(tmp_path: Path, has_times: boo
 
 @pytest.mark.parametrize("price", ["abc", "", "nan", "-1", -0.5, 1e300, float("inf")])
 def test_a_price_that_is_none(price: Any) -> None:
-    from deltactl import Table
-
     with pytest.raises(UsageError, match="is not a price") as refused:
         Table("/nowhere").storage(price=price)
     assert "such as 0.023" in str(refused.value.hint)

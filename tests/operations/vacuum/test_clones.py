@@ -14,7 +14,7 @@ from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, wr
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, commit_path
-from tests.support.vacuum_scenes import DAY, NOW, Scene
+from tests.support.vacuum_scenes import NOW, Scene
 
 
 def cloned_scene() -> tuple[Scene, Scene, dict[str, str]]:
@@ -26,6 +26,10 @@ def cloned_scene() -> tuple[Scene, Scene, dict[str, str]]:
     clone = scene.clone(50, used)
     scene.remove(40, used, gone)
     return scene, clone, {"used": used, "gone": gone, "vector": vector}
+
+
+def remove_all(clone: Scene) -> None:
+    clone.remove(30, *(path for path, _ in clone.builder.state.files))
 
 
 def forget_tombstones(clone: Scene) -> None:
@@ -52,6 +56,7 @@ def test_files_of_a_noted_clone_stay(mode: str) -> None:
     assert read_last_vacuum_info(scene.store) is None
     drop_note(scene.store, note)
     assert set(scene.plan(mode=mode)) == {names["used"], names["vector"]}
+    assert scene.plan(mode=mode, also_keep_for=(clone.store.uri,)) == {}
 
 
 def test_files_of_a_noted_clone_stay_with_an_inventory(tmp_path: Any) -> None:
@@ -67,9 +72,7 @@ def test_files_of_a_noted_clone_stay_with_an_inventory(tmp_path: Any) -> None:
 def test_what_any_version_of_the_clone_needs_stays() -> None:
     """Removed in the clone long ago, and its tombstone is gone with a checkpoint."""
     scene, clone, names = cloned_scene()
-    (add,) = clone.builder.state.files.values()
-    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
-    clone.ago(30, lambda: clone.builder.commit(removal))
+    remove_all(clone)
     forget_tombstones(clone)
     assert set(scene.plan()) == {names["gone"]}
     assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {names["gone"]}
@@ -82,10 +85,8 @@ def test_what_an_old_checkpoint_of_the_clone_needs_stays() -> None:
     """There is a gap between it and the later commits."""
     scene, clone, names = cloned_scene()
     clone.ago(49, clone.builder.checkpoint)
-    (add,) = clone.builder.state.files.values()
-    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
     first = clone.builder.version
-    clone.ago(30, lambda: clone.builder.commit(removal))
+    remove_all(clone)
     clone.append(20)
     forget_tombstones(clone)
     clone.store.delete_many([commit_path(version) for version in range(first + 2)])
@@ -99,8 +100,7 @@ def test_files_of_a_clone_of_a_clone_stay() -> None:
     second.ago(45, lambda: second.builder.commit({"add": add}, operation="CLONE"))
     write_note(clone.store, clone.note_of(second, 45))
     # The first clone forgets the files.
-    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
-    clone.ago(30, lambda: clone.builder.commit(removal))
+    remove_all(clone)
     forget_tombstones(clone)
     clone.store.delete_many([commit_path(version) for version in range(clone.builder.version + 1)])
     assert set(scene.plan()) == {names["gone"]}
@@ -215,10 +215,8 @@ def test_a_live_file_that_the_log_names_by_another_address_stays() -> None:
 def test_clones_that_do_not_use_the_table_any_more_do_not_stop_the_vacuum() -> None:
     """All their files are their own, by whatever address."""
     scene, clone, names = cloned_scene()
-    (add,) = clone.builder.state.files.values()
-    (own,) = clone.append(48, "z")
-    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
-    clone.ago(30, lambda: clone.builder.commit(removal))
+    remove_all(clone)
+    (own,) = clone.append(29.5, "z")
     clone.ago(29, lambda: clone.builder.commit({"add": clone.absolute(clone.builder.find(own))}))
     forget_tombstones(clone)
     clone.store.delete_many([commit_path(version) for version in range(clone.builder.version)])

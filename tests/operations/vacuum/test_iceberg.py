@@ -1,6 +1,7 @@
 """Vacuums of UniForm tables: Iceberg clients still read what the newest Iceberg metadata name."""
 
 import gzip
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,25 +72,22 @@ def test_files_of_the_newest_iceberg_metadata_are_kept(tmp_path: Path, ending: s
     assert not table.said
 
 
-def test_without_iceberg_metadata_the_retention_alone_decides(tmp_path: Path) -> None:
-    table = Uniform(tmp_path)
-    for file in (table.path / "metadata").iterdir():
-        file.unlink()
-    table.builder.remove(*table.files)
-    table.vacuum()
-    assert not table.left()
-    assert "no Iceberg metadata" in table.said[0]
-
-
-def test_without_pyiceberg_the_retention_alone_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [("metadata", "no Iceberg metadata"), ("pyiceberg", "install deltactl[iceberg]")],
+)
+def test_without_iceberg_metadata_or_their_reader_the_retention_alone_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
 ) -> None:
     table = Uniform(tmp_path, 2)
+    if lacks == "metadata":
+        shutil.rmtree(table.path / "metadata")
+    else:
+        monkeypatch.setattr("deltactl.operations.vacuum.kept_files.find_spec", lambda _: None)
     table.builder.remove(*table.files)
-    monkeypatch.setattr("deltactl.operations.vacuum.kept_files.find_spec", lambda _: None)
     table.vacuum()
     assert not table.left()
-    assert "install deltactl[iceberg]" in table.said[0]
+    assert said in table.said[0]
 
 
 def _cut(table: Uniform) -> None:

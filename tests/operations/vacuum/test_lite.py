@@ -38,22 +38,6 @@ def test_lite_finds_what_commits_removed_and_lists_nothing() -> None:
     assert last_vacuum_info(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
 
 
-def test_lite_finds_vectors_and_change_data() -> None:
-    scene = Scene("deletionVectors")
-    (path,) = scene.append(60)
-    scene.delete_rows(50, path, 0)
-    (superseded,) = {name for name in scene.names() if name.endswith(".bin")}
-    scene.delete_rows(40, path, 1)
-    scene.plant(35, "_change_data/x y.parquet", "_change_data/orphan.parquet")
-    cdc = {"path": "_change_data/x%20y.parquet", "size": 7, "dataChange": False}
-    scene.ago(35, lambda: scene.builder.commit({"cdc": {**cdc, "partitionValues": {}}}))
-    assert scene.plan(mode="lite") == {
-        superseded: "deletion vector",
-        "_change_data/x y.parquet": "change data",
-    }
-    assert "_change_data/orphan.parquet" in scene.plan(mode="full")
-
-
 def test_lite_keeps_other_tables_whole_too() -> None:
     """Another table took over a folder with its files; ours removed them long ago."""
     scene = Scene()

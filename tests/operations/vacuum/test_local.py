@@ -12,15 +12,17 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from deltactl.errors import SafetyError, StorageError, UnsupportedByStoreError, UsageError
+from deltactl.operations.vacuum.inventory import read_inventory
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.errors import map_error
 from deltactl.storage.local.files import temp_path
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
 from tests.support.run import run_on
-from tests.support.stores import CountingStore
+from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import LOG, Column, TableBuilder
 
 DAY_SECONDS = 86_400
@@ -198,6 +200,12 @@ def test_names_that_are_not_text_stay(disk: Disk) -> None:
     assert os.path.exists(odd)  # noqa: PTH110 - the name is bytes
 
 
+def write_inventory(path: Path, *addresses: str) -> str:
+    rows = "".join(f"{address},1,false,0\n" for address in addresses)
+    path.write_text(f"path,length,isDir,modificationTime\n{rows}")
+    return str(path)
+
+
 def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     disk: Disk, tmp_path: Path
 ) -> None:
@@ -257,11 +265,10 @@ def test_an_inventory_without_links_and_logs_is_no_way_around_them(
     disk.write(f"nested/{LOG}/00000000000000000000.json")
     age(disk.path)
     names = [f"real/{Path(disk.live).name}", "nested/p=1/x.parquet", disk.gone]
-    inventory = tmp_path / "inventory.csv"
-    rows = [f"file:{disk.path}/{name},1,false,0" for name in names]
-    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
+    addresses = [f"file:{disk.path}/{name}" for name in names]
+    inventory = write_inventory(tmp_path / "inventory.csv", *addresses)
     assert disk.plan() == [disk.gone]
-    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
+    assert disk.plan(inventory=inventory, mode="auto") == [disk.gone]
 
 
 def test_lite_leaves_alone_what_links_lead_to(disk: Disk, tmp_path: Path) -> None:
@@ -274,22 +281,14 @@ def test_lite_leaves_alone_what_links_lead_to(disk: Disk, tmp_path: Path) -> Non
     assert report.plan.vacuumed_version is None, "a later run has to come back to it"
 
 
-def test_an_inventory_with_keys_that_no_table_can_name(disk: Disk, tmp_path: Path) -> None:
-    inventory = tmp_path / "inventory.csv"
-    names = [disk.gone, f"/{disk.gone}", f"./{disk.gone}", f"x/../{disk.gone}"]
-    rows = [f"file:{disk.path}/{name},1,false,0" for name in names]
-    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
-    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
-
-
 def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> None:
-    """What it says of ages is looked up again, and what is gone is left out."""
+    """What it says of ages is looked up again; what is gone, or no table can name, is left out."""
     disk.write("young.parquet", days=1)
-    inventory = tmp_path / "inventory.csv"
-    rows = [f"file:{disk.path}/{name},1,false,0" for name in ("young.parquet", "absent.parquet")]
-    rows += [f"file:{disk.path}/{disk.gone},1,false,0", f"file:{disk.path}2/x,1,false,0"]
-    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
-    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
+    strange = [f"/{disk.gone}", f"./{disk.gone}", f"x/../{disk.gone}"]
+    names = ["young.parquet", "absent.parquet", disk.gone, *strange]
+    addresses = [f"file:{disk.path}/{name}" for name in names]
+    inventory = write_inventory(tmp_path / "inventory.csv", *addresses, f"file:{disk.path}2/x")
+    assert disk.plan(inventory=inventory, mode="auto") == [disk.gone]
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "path,length,isDir,modificationTime\n"])
@@ -307,35 +306,28 @@ def test_files_that_are_no_inventory_of_this_table(disk: Disk, tmp_path: Path, t
 
 @pytest.mark.parametrize("form", ["CSV", "Parquet", "ORC"])
 def test_inventories_of_s3_and_gcs_name_objects_of_their_bucket(tmp_path: Path, form: str) -> None:
-    from deltactl.operations.vacuum.inventory import read_inventory
-    from tests.support.stores import MemoryStore
-
     keys = ["t/a b/x.parquet", "t/old.parquet", "other/x", "t/deleted.parquet", "t/folder/"]
-    columns = {
-        "bucket": ["lake"] * 5,
-        "key": keys,
-        "is_latest": [True, True, True, False, True],
-        "is_delete_marker": [False] * 5,
-        "size": [1] * 5,
-    }
-    data = tmp_path / "dest" / "data"
-    data.mkdir(parents=True)
-    table = pa.table(columns)
     if form == "CSV":
-        table = table.set_column(
-            1, "key", pa.array([key.replace(" ", "%20") for key in keys])
-        ).select(["bucket", "key", "is_latest", "is_delete_marker", "size"])
-        options = pcsv.WriteOptions(include_header=False)
-        pcsv.write_csv(table, data / "1.csv", options)
-        file = "data/1.csv"
-    elif form == "Parquet":
-        pq.write_table(table, data / "1.parquet")
-        file = "data/1.parquet"
-    else:
-        from pyarrow import orc
-
-        orc.write_table(table, data / "1.orc")
-        file = "data/1.orc"
+        keys = [key.replace(" ", "%20") for key in keys]
+    table = pa.table(
+        {
+            "bucket": ["lake"] * 5,
+            "key": keys,
+            "is_latest": [True, True, True, False, True],
+            "is_delete_marker": [False] * 5,
+            "size": [1] * 5,
+        }
+    )
+    file = f"data/1.{form.lower()}"
+    data = tmp_path / "dest" / file
+    data.parent.mkdir(parents=True)
+    match form:
+        case "CSV":
+            pcsv.write_csv(table, data, pcsv.WriteOptions(include_header=False))
+        case "Parquet":
+            pq.write_table(table, data)
+        case _:
+            orc.write_table(table, data)
     manifest = tmp_path / "dest" / "lake" / "daily" / "2024-01-01T00-00Z" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     schema = "Bucket, Key, IsLatest, IsDeleteMarker, Size"

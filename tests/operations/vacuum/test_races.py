@@ -2,13 +2,18 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -17,22 +22,22 @@ from deltactl.errors import (
     NotATableError,
     StorageError,
     UnsupportedFeatureError,
-    ignore_warning,
 )
-from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.vacuum import removal as vacuum_run
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
-from tests.support.forwarding import ForwardingStore
+from tests.operations.vacuum.test_local import age
+from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
+from tests.support.restores import bodies
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 
-class Meanwhile(ForwardingStore):
-    """Runs a foreign writer once, right before the n-th call of a method."""
+class Meanwhile(InterceptingStore):
+    """Runs a foreign writer once: right before the n-th call of a method, or after it (moved)."""
 
     def __init__(
         self, inner: Store, method: str, foreign: Callable[[], object], at: int = 1
@@ -40,28 +45,18 @@ class Meanwhile(ForwardingStore):
         super().__init__(inner)
         self._method, self._foreign, self._left = method, foreign, at
 
-    def _before(self, method: str) -> None:
-        if method == self._method:
+    def _intercept(self, call: Call) -> Any:
+        self._reach(call.method)
+        found = call.do()
+        if call.method == "move_many":
+            self._reach("moved")
+        return found
+
+    def _reach(self, point: str) -> None:
+        if point == self._method:
             self._left -= 1
             if self._left == 0:
                 self._foreign()
-
-    def put(self, name: str, data: bytes) -> None:
-        self._before("put")
-        super().put(name, data)
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        self._before("put_if_absent")
-        super().put_if_absent(name, data)
-
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        self._before("delete_many")
-        return super().delete_many(names)
-
-    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        failed = super().move_many(pairs)
-        self._before("moved")
-        return failed
 
 
 def removed_long_ago(count: int = 3) -> tuple[Scene, list[str], list[dict[str, Any]]]:
@@ -89,8 +84,10 @@ def commit_now(scene: Scene, *actions: dict[str, Any]) -> None:
 @pytest.mark.parametrize("method", ["put", "put_if_absent"])
 def test_a_restored_file_leaves_the_plan(method: str) -> None:
     scene, gone, adds = removed_long_ago()
+    version = scene.builder.version
     store = Meanwhile(scene.dated(), method, lambda: commit_now(scene, {"add": adds[0]}))
     report = scene.vacuum(store)
+    assert report.versions == (version + 2, version + 3), "START was put again, if it was late"
     assert report.came_back == (gone[0],)
     assert report.files_removed == 2
     assert gone[0] in scene.names()
@@ -213,21 +210,13 @@ def test_what_a_failed_task_removed_is_restored_or_reported_too(quarantine: bool
     """As when a worker dies behind the removal: nobody confirmed it, and yet the file is gone."""
     scene, gone, adds = removed_long_ago()
 
-    class Dying(ForwardingStore):
-        def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-            failed = super().move_many(pairs)
-            self._die(pairs[0][0])
-            return failed
-
-        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-            failed = super().delete_many(names)
-            self._die(names[0])
-            return failed
-
-        def _die(self, name: str) -> None:
-            if name in gone:
+    class Dying(InterceptingStore):
+        def _intercept(self, call: Call) -> Any:
+            found = call.do()
+            if call.method in ("move_many", "delete_many") and call.names[0] in gone:
                 commit_now(scene, {"add": adds[1]})
                 raise MemoryError
+            return found
 
     report = scene.vacuum(Dying(scene.dated()), quarantine=quarantine)
     assert len(report.failures) == 3
@@ -249,12 +238,8 @@ def test_a_file_written_again_meanwhile_stays() -> None:
 
 def test_files_gone_meanwhile_are_not_counted() -> None:
     scene, gone, _ = removed_long_ago()
-    scene.vacuum(
-        Meanwhile(scene.dated(), "put", lambda: scene.store.delete_many(gone[:2]) and None)
-    )
-    other, others, _ = removed_long_ago()
-    report = other.vacuum(
-        Meanwhile(other.dated(), "put", lambda: other.store.delete_many(others[:2]))
+    report = scene.vacuum(
+        Meanwhile(scene.dated(), "put", lambda: scene.store.delete_many(gone[:2]))
     )
     assert (report.files_removed, report.vanished) == (1, 2)
 
@@ -281,51 +266,17 @@ def test_a_change_of_the_table_meanwhile_stops_the_run(
     assert set(gone) <= scene.names()
 
 
-def test_lost_races_for_start_and_end_are_put_again_and_their_winners_read() -> None:
-    scene, gone, adds = removed_long_ago()
-    version = scene.builder.version
-    store = Meanwhile(
-        scene.dated(), "put_if_absent", lambda: commit_now(scene, {"add": adds[2]}), at=1
-    )
-    report = scene.vacuum(store)
-    assert report.versions == (version + 2, version + 3)
-    assert gone[2] in scene.names()
-
-
-class Barrier(ForwardingStore):
-    """Holds the vacuum between its plan and its deletes until the others are done."""
-
-    def __init__(self, inner: Store, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._act, self._done = act, False
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        if not self._done:
-            self._done = True
-            other = threading.Thread(target=self._act)
-            other.start()
-            other.join()
-        super().put_if_absent(name, data)
-
-
 @pytest.mark.usefixtures("trusted_clock")
 def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Path) -> None:
     """No file that any version inside the retention names may go."""
-    import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
-
     path = str(tmp_path / "t")
     for number in range(6):
         write_deltalake(path, pa.table({"id": [number]}), mode="overwrite")
-    old = time.time() - 60 * 86400
-    for folder, _, files in os.walk(path):
-        for name in files:
-            os.utime(Path(folder) / name, (old, old))
+    old_ms = int(time.time() * 1000) - 60 * DAY
     for commit in Path(path, LOG).glob("*.json"):
-        text = commit.read_text()
-        stamped = re.sub(r'("deletionTimestamp":)\d+', rf"\g<1>{int(old * 1000)}", text)
+        stamped = re.sub(r'("deletionTimestamp":)\d+', rf"\g<1>{old_ms}", commit.read_text())
         commit.write_text(stamped)
-        os.utime(commit, (old, old))
+    age(Path(path))
     restored: list[str] = []
 
     def restore() -> None:
@@ -333,7 +284,7 @@ def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Pat
             DeltaTable(path).restore(version)
             restored.extend(DeltaTable(path).file_uris())
 
-    store = Barrier(LocalStore(path), restore)
+    store = Meanwhile(LocalStore(path), "put_if_absent", restore)
     with opened_as(store):
         report = Table(store.uri, store=store).vacuum()
     assert report.files_removed == 1, "only version 4 was not restored"
@@ -344,25 +295,16 @@ def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Pat
 
 
 def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
-    from deltactl.operations.run_context import RunContext
-    from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-
     monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
     monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)
     scene, gone, _ = removed_long_ago(5)
     cancel = threading.Event()
-    store = Meanwhile(scene.dated(), "delete_many", cancel.set, at=2)
-    with opened_as(store):
-        report = vacuum_table(
-            DeltaLog(store, ignore_warning),
-            VacuumOptions(mode="full"),
-            RunContext(warn=print, clock=scene.clock, cancel=cancel, sleep=lambda seconds: None),
-        )
+    context = replace(scene.context(), cancel=cancel)
+    monkeypatch.setattr(scene, "context", lambda: context)
+    report = scene.vacuum(Meanwhile(scene.dated(), "delete_many", cancel.set, at=2))
     assert (report.interrupted, report.files_removed) == (True, 2)
     assert len(set(gone) & scene.names()) == 3
-    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    (end,) = bodies(scene.store, report.versions[-1], "commitInfo")
     assert end["operationParameters"] == {"status": "FAILED"}
 
 
@@ -381,12 +323,6 @@ for number in range(count):
 
 def write_meanwhile(path: Path, count: int) -> None:
     """Another process appends and deletes while vacuums run one after the other."""
-    import subprocess
-    import sys
-
-    import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
-
     write_deltalake(str(path), pa.table({"id": [-1], "p": ["0"]}), partition_by=["p"])
     writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(count)])
     runs = 0

@@ -1,6 +1,5 @@
 """What a vacuum removes and what it keeps, on tables in memory whose files have ages."""
 
-import json
 import re
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from deltactl.table import Table
 from deltactl.units import format_timestamp
 from tests.support.damage import edit_parquet
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies, latest
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
@@ -37,15 +37,6 @@ def test_expired_tombstones_go_and_young_ones_stay() -> None:
     assert scene.names() == {live, young}
     assert scene.live_rows() == rows
     assert scene.plan() == {}
-
-
-def test_a_removed_file_that_was_written_again_stays() -> None:
-    """A file that was removed long ago and written again since stays."""
-    scene = Scene()
-    old, rewritten = scene.append(30, "a", "b")
-    scene.remove(20, old, rewritten)
-    scene.store.set_modified(rewritten, NOW - DAY)
-    assert scene.plan() == {old: "tombstone"}
 
 
 def test_the_cutoff_itself_keeps() -> None:
@@ -115,13 +106,16 @@ def test_change_data_of_kept_versions_stays(
     scene = Scene()
     scene.append(60)
     names = {version: f"_change_data/c {version}.parquet" for version in (2, 3, 4)}
+    scene.plant(40, "_change_data/orphan.parquet")
     for version, name in names.items():
         scene.plant(40, name)
         cdc = {"path": name.replace(" ", "%20"), "size": 7, "partitionValues": {}}
         action = {"cdc": {**cdc, "dataChange": False}}
         assert scene.ago(40 - version, lambda: scene.builder.commit(action)) == version  # noqa: B023
     expected = {name for version, name in names.items() if version not in kept}
-    assert set(scene.plan(mode=mode, **options)) == expected
+    if mode == "full":
+        expected.add("_change_data/orphan.parquet")
+    assert scene.plan(mode=mode, **options) == dict.fromkeys(expected, "change data")
 
 
 HIDDEN = (
@@ -260,8 +254,6 @@ def test_versions_named_or_counted_stay_readable() -> None:
     assert set(scene.plan(keep_versions=(2, 6))) == set(paths) - needed
     assert set(scene.plan(keep_last=3)) == set(paths) - scene.needed(6) - scene.needed(7)
     assert scene.plan(keep_last=1000) == {}
-    with pytest.raises(VersionNotFoundError):
-        scene.plan(keep_versions=(99,))
 
 
 @pytest.mark.parametrize("left", [(), (1,)], ids=["cleaned up", "a gap"])
@@ -381,18 +373,13 @@ def test_other_tables_below_the_root_are_kept_whole() -> None:
         "hudi/x.parquet",
         "ice/metadata/v3.metadata.json",
         "ice/data/x.parquet",
+        f"two\nlines/{LOG}/00000000000000000000.json",
+        "two\nlines/x.parquet",
         "nested2/x.parquet",
     ]
     scene.plant(30, *names)
     assert set(scene.plan()) == {"nested2/x.parquet"}
-    assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested")
-
-
-def test_other_tables_with_a_line_end_in_their_name_are_kept_whole() -> None:
-    scene = Scene()
-    scene.append(60)
-    scene.plant(30, f"two\nlines/{LOG}/00000000000000000000.json", "two\nlines/x.parquet")
-    assert scene.plan() == {}
+    assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested", "two\nlines")
 
 
 def test_iceberg_tables_below_a_uniform_table_are_kept_whole() -> None:
@@ -410,17 +397,6 @@ def test_iceberg_metadata_at_the_root_keeps_orphans_but_not_tombstones() -> None
     scene.remove(40, gone)
     scene.plant(30, "metadata/v1.metadata.json", "data/x.parquet")
     assert scene.plan() == {gone: "tombstone"}
-
-
-def test_files_of_a_shallow_clone_stay() -> None:
-    scene = Scene("deletionVectors")
-    path, gone, _ = scene.append(60, "a", "b", "c")
-    scene.delete_rows(55, path, 0)
-    (vector,) = {n for n in scene.names() if n.endswith(".bin")}
-    clone = scene.clone(50, path, noted=False)
-    scene.remove(40, path, gone)
-    assert set(scene.plan()) == {path, gone, vector}
-    assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {gone}
 
 
 def test_files_that_symlink_manifests_name_stay() -> None:
@@ -452,9 +428,7 @@ def test_start_and_end_commits_are_as_delta_writes_them() -> None:
     version = scene.builder.version
     report = scene.vacuum(retain_ms=8 * DAY)
     assert report.versions == (version + 1, version + 2)
-    start, end = (
-        json.loads(scene.store.read(commit_path(v)))["commitInfo"] for v in report.versions
-    )
+    (start,), (end,) = (bodies(scene.store, v, "commitInfo") for v in report.versions)
     size = report.plan.size_bytes
     engine = start.pop("engineInfo")
     assert engine.startswith("deltactl/")
@@ -489,11 +463,8 @@ def test_in_commit_timestamps_go_on_rising() -> None:
     path, keep = scene.append(60, "a", "b")
     scene.remove(40, path)
     report = scene.vacuum()
-    times = [
-        json.loads(scene.store.read(commit_path(v)))["commitInfo"]["inCommitTimestamp"]
-        for v in report.versions
-    ]
-    assert times == [NOW, NOW + 1]
+    (start,), (end,) = (bodies(scene.store, v, "commitInfo") for v in report.versions)
+    assert [it["inCommitTimestamp"] for it in (start, end)] == [NOW, NOW + 1]
 
 
 def test_nothing_to_do_commits_nothing() -> None:
@@ -527,7 +498,7 @@ def test_only_confirmed_deletes_count() -> None:
         paths[1]: f"no, not {paths[1]}",
         paths[2]: "the store reported that it was deleted, but it still exists",
     }
-    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    (end,) = bodies(scene.store, report.versions[-1], "commitInfo")
     assert end["operationParameters"] == {"status": "FAILED"}
     assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
     assert scene.vacuum().files_removed == 2
@@ -566,8 +537,7 @@ def test_an_error_of_the_caller_ends_the_vacuum(
     monkeypatch.setattr(scene, "context", lambda: context)
     with pytest.raises(error):
         scene.vacuum()
-    latest = max(it for it in scene.store.contents() if re.fullmatch(rf"{LOG}/\d+.json", it))
-    end = json.loads(scene.store.read(latest))["commitInfo"]
+    (end,) = bodies(scene.store, latest(scene.store), "commitInfo")
     assert (end["operation"], end["operationParameters"]["status"]) == ("VACUUM END", "FAILED")
 
 

@@ -10,8 +10,8 @@ import pytest
 from deltactl.errors import SafetyError
 from deltactl.operations.clone_notes import drop_note, read_notes
 from deltactl.operations.vacuum.options import Orphans
+from tests.operations.vacuum.test_local import write_inventory
 from tests.support.folding_store import FoldingStore, rename
-from tests.support.stores import CountingStore
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 LISTED = "the listing of the table directory does not contain"
@@ -129,10 +129,8 @@ def test_two_files_whose_names_differ_by_case_are_two(mode: str) -> None:
 
 def test_an_inventory_may_lack_new_files(tmp_path: Path) -> None:
     scene, [live], gone = scene_with("de")
-    inventory = tmp_path / "listing.csv"
-    rows = [f"{scene.store.uri}/{gone},1,false,0"]
-    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
-    found = scene.vacuum(dry_run=True, mode="auto", inventory=str(inventory)).plan
+    inventory = write_inventory(tmp_path / "listing.csv", f"{scene.store.uri}/{gone}")
+    found = scene.vacuum(dry_run=True, mode="auto", inventory=inventory).plan
     assert found.files["path"].to_pylist() == [gone]
     assert not len(found.missing)
 
@@ -156,10 +154,3 @@ def test_a_lost_live_file_is_not_removed_under_another_name() -> None:
     with pytest.raises(SafetyError, match=SAME):
         scene.vacuum()
     assert scene.store.contents() == before
-
-
-def test_a_listed_live_file_is_not_looked_up() -> None:
-    scene, paths, gone = scene_with("a", "b", "c")
-    store = CountingStore(scene.dated())
-    scene.vacuum(store, dry_run=True)
-    assert not set(store.names["stat_many"]) & set(paths)

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,19 @@ from deltactl.operations.vacuum.journal import (
     write_record,
 )
 from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums
-from deltactl.operations.vacuum.purge import NeededRun, purge_quarantine
+from deltactl.operations.vacuum.purge import NeededRun, PurgeReport, purge_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.operations.vacuum.undo import read_undone, undo_vacuum
 from deltactl.storage.errors import NO_VERSION
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
-from tests.support.forwarding import ForwardingStore
+from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import Column, TableBuilder
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
+RUN = "20240101T000000Z-0a"
 REASON = "brought back by an undo inside the retention"
 
 
@@ -196,7 +198,7 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
 
 def two_on_disk(folder: Path) -> tuple[LocalStore, str, list[str]]:
     """A run that moved two files to its quarantine."""
-    store, run_id = LocalStore(str(folder)), "20240101T000000Z-0a"
+    store, run_id = LocalStore(str(folder)), RUN
     names = ["p=a/x.parquet", "p=b/y.parquet"]
     files = pa.table({"path": names})
     record = RunRecord(run_id, "a-table", 1, "full", 0, 0, 0, 2, 2, quarantined_until_ms=1)
@@ -310,7 +312,7 @@ def test_files_that_cannot_leave_the_quarantine_are_restored(
     assert list_quarantine(store, run_id) == []
 
 
-@pytest.mark.parametrize("run", ["", "nope", "20240101T000000Z-0a", "../../x", "last"])
+@pytest.mark.parametrize("run", ["", "nope", RUN, "../../x", "last"])
 def test_runs_that_are_not_there(run: str) -> None:
     scene = Scene()
     scene.append(60)
@@ -337,67 +339,61 @@ def at(now_ms: int, told: list[str] | None = None) -> RunContext:
     return RunContext(warn=warn, clock=FixedClock(now_ms))
 
 
-def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path, [Column("id")])
+def purge(store: Store, now_ms: int, told: list[str] | None = None, **options: bool) -> PurgeReport:
+    return purge_quarantine(DeltaLog(store, ignore_warning), at(now_ms, told), **options)
+
+
+def quarantined_on_disk(folder: Path, until_ms: int) -> tuple[TableBuilder, str, str]:
+    """A table of one file, and the record of a run with it; also the names in both places."""
+    builder = TableBuilder(folder, [Column("id")])
     (path,) = builder.append([{"id": 1}])
-    record = RunRecord(
-        "20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 7,
-        quarantined_until_ms=int(time.time() * 1000) + 3 * DAY,
-    )  # fmt: skip
+    record = RunRecord(RUN, "a-table", 1, "full", 0, 0, 0, 1, 7, quarantined_until_ms=until_ms)
     write_record(builder.store, record)
-    builder.store.put(quarantine_name(record.run_id, path), b"old")
-    later = int(time.time() * 1000) + 40 * DAY
+    return builder, path, quarantine_name(RUN, path)
+
+
+def test_a_quarantine_on_disk_needs_a_commit_that_proves_the_time(tmp_path: Path) -> None:
+    now_ms = int(time.time() * 1000)
+    builder, _, name = quarantined_on_disk(tmp_path, now_ms + 3 * DAY)
+    builder.store.put(name, b"old")
     told: list[str] = []
-    assert purge_quarantine(DeltaLog(builder.store, ignore_warning), at(later, told)).files == 0
+    assert purge(builder.store, now_ms + 40 * DAY, told).files == 0
     assert len(told) == 1
-    assert (
-        purge_quarantine(
-            DeltaLog(builder.store, ignore_warning), at(later), force_retention=True
-        ).files
-        == 1
-    )
+    assert purge(builder.store, now_ms + 40 * DAY, force_retention=True).files == 1
 
 
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_purge_keeps_needed_files_to_which_a_link_at_their_place_leads(
     is_linked: bool, tmp_path: Path
 ) -> None:
-    builder = TableBuilder(tmp_path, [Column("id")])
-    (path,) = builder.append([{"id": 1}])
-    record = RunRecord(
-        "20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 7, quarantined_until_ms=1
-    )
-    write_record(builder.store, record)
-    kept = tmp_path / quarantine_name(record.run_id, path)
+    builder, path, name = quarantined_on_disk(tmp_path, 1)
+    kept = tmp_path / name
     kept.parent.mkdir(parents=True)
     if is_linked:
         (tmp_path / path).rename(kept)
         (tmp_path / path).symlink_to(kept)
     else:
         kept.write_bytes(b"old")
-    log = DeltaLog(builder.store, ignore_warning)
-    report = purge_quarantine(log, at(int(time.time() * 1000)), force_retention=True)
-    needed = (NeededRun(record.run_id, (path,), builder.version),) if is_linked else ()
+    report = purge(builder.store, int(time.time() * 1000), force_retention=True)
+    needed = (NeededRun(RUN, (path,), builder.version),) if is_linked else ()
     assert (report.needed, kept.exists()) == (needed, is_linked)
 
 
 def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     scene, gone = scene_with_work()
     report = scene.vacuum(quarantine=True, quarantine_for_ms=3 * DAY)
-    early = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 2 * DAY))
+    early = purge(scene.store, NOW + 2 * DAY)
     assert (early.files, early.waiting) == (0, ((report.run_id, NOW + 3 * DAY),))
-    shown = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY), dry_run=True)
-    assert shown.files == 3
+    assert purge(scene.store, NOW + 4 * DAY, dry_run=True).files == 3
     told: list[str] = []
-    unproven = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY, told))
-    assert unproven.files == 0, "by the clock of the store, it is still early"
+    assert purge(scene.store, NOW + 4 * DAY, told).files == 0, "early by the store's clock"
     assert "rerun with force_retention=True" in told[0]
     scene.store.advance(4 * DAY)
-    purged = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
+    purged = purge(scene.store, NOW + 4 * DAY)
     assert (purged.files, purged.bytes, purged.runs) == (3, report.bytes_removed, (report.run_id,))
     assert not any("quarantine" in name for name in own_files(scene))
     assert list_runs(scene.store)[-1].status == "purged"
-    again = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 4 * DAY))
+    again = purge(scene.store, NOW + 4 * DAY)
     assert (again.runs, again.waiting) == ((), ())
 
 
@@ -429,8 +425,7 @@ def test_a_purge_keeps_a_run_whose_files_another_engine_made_live_again(
         scene.remove(-19.5, back, lost)
     scene.store.put(back, scene.store.read(quarantine_name(first, back)))
     for is_dry in (True, False):
-        log = DeltaLog(scene.store, ignore_warning)
-        report = purge_quarantine(log, at(NOW + 20 * DAY), dry_run=is_dry)
+        report = purge(scene.store, NOW + 20 * DAY, dry_run=is_dry)
         version = None if removed_again else scene.builder.version
         assert report.needed == (NeededRun(first, (lost,), version),)
         assert (report.runs, report.files) == ((second,), 1)
@@ -443,7 +438,7 @@ def test_a_purge_keeps_files_that_the_log_spells_otherwise(spell: Callable[[str]
     scene, adds, (first, _) = scene_with_two_quarantines()
     for add in adds:
         scene.restore_file(-19, {**add, "path": spell(add["path"])})
-    report = purge_quarantine(DeltaLog(scene.store, ignore_warning), at(NOW + 20 * DAY))
+    report = purge(scene.store, NOW + 20 * DAY)
     assert [(it.run_id, it.version) for it in report.needed] == [(first, scene.builder.version)]
     assert set(report.needed[0].paths) == {add["path"] for add in adds}
 
@@ -458,27 +453,26 @@ def test_a_purge_reads_new_commits_before_each_run() -> None:
                 scene.restore_file(-19, {**add, "path": orphan})
             return super().delete_many(names)
 
-    log = DeltaLog(Restoring(scene.store), ignore_warning)
-    report = purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+    report = purge(Restoring(scene.store), NOW + 20 * DAY, force_retention=True)
     assert report.runs == (first,)
     assert report.needed == (NeededRun(second, (orphan,), scene.builder.version),)
 
 
-class Deleting(ForwardingStore):
+class Deleting(InterceptingStore):
     """Do something once: before the deletion of a file, or after it."""
 
     def __init__(self, inner: Store, path: str, act: Callable[[], object], *, after: bool) -> None:
         super().__init__(inner)
         self._path, self._act, self._after = path, act, after
 
-    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        is_it = any(self._path in name for name in names)
+    def _intercept(self, call: Call) -> Any:
+        is_it = call.method == "delete_many" and any(self._path in name for name in call.names)
         if is_it and not self._after:
             self._act()
-        failed = super().delete_many(names)
+        found = call.do()
         if is_it and self._after:
             self._act()
-        return failed
+        return found
 
 
 @pytest.mark.parametrize("change", ["retention", "protocol"])
@@ -503,12 +497,12 @@ def test_a_purge_obeys_what_changes_between_two_runs(change: str) -> None:
             action = scene.builder.protocol_action(["ofTheFuture"])
         scene.ago(-19, lambda: scene.builder.commit(action))
 
-    log = DeltaLog(Deleting(scene.store, paths[1], act, after=True), ignore_warning)
+    store = Deleting(scene.store, paths[1], act, after=True)
     if change == "protocol":
         with pytest.raises(UnsupportedFeatureError, match="ofTheFuture"):
-            purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+            purge(store, NOW + 20 * DAY, force_retention=True)
     else:
-        report = purge_quarantine(log, at(NOW + 20 * DAY), force_retention=True)
+        report = purge(store, NOW + 20 * DAY, force_retention=True)
         assert report.runs == (runs[0],)
         assert report.needed == (NeededRun(runs[1], (paths[2],), None),)
         assert report.lost == (), "no commit added it again"
@@ -529,9 +523,7 @@ def test_a_purge_reports_files_that_were_restored_during_their_deletion(
         scene.restore_file(-19, {**add, "path": "p=b/elsewhere.parquet"})
 
     store = CountingStore(Deleting(scene.store, path, restore, after=after))
-    report = purge_quarantine(
-        DeltaLog(store, ignore_warning), at(NOW + 20 * DAY), force_retention=True
-    )
+    report = purge(store, NOW + 20 * DAY, force_retention=True)
     assert (report.runs, report.files) == ((first, second), 3)
     assert report.lost == (path,)
     assert report.to_dict()["lost"] == [path]
@@ -564,19 +556,12 @@ def set_plan(scene: Scene, run_id: str, **columns: list[Any]) -> None:
     scene.store.put(f"_deltactl/vacuum/{run_id}/plan.parquet", sink.getvalue())
 
 
-def set_plan_without_paths(scene: Scene, run_id: str) -> None:
-    set_plan(scene, run_id, x=["a"])
-
-
-def set_numbers_as_paths(scene: Scene, run_id: str) -> None:
-    set_plan(scene, run_id, path=[1])
-
-
-def set_no_path(scene: Scene, run_id: str) -> None:
-    set_plan(scene, run_id, path=["a", None])
-
-
-PLANS = [spoil_plan, set_plan_without_paths, set_numbers_as_paths, set_no_path]
+PLANS = [
+    spoil_plan,
+    partial(set_plan, x=["a"]),
+    partial(set_plan, path=[1]),
+    partial(set_plan, path=["a", None]),
+]
 
 
 def set_text_as_end(scene: Scene, run_id: str) -> None:
@@ -621,7 +606,7 @@ def test_quarantined_files_come_back_without_a_journal(
 @pytest.mark.parametrize("name", ["backup", "20990101T000000Z-0a"])
 def test_directories_that_no_run_filled_are_not_the_last_run(tmp_path: Path, name: str) -> None:
     builder = TableBuilder(tmp_path, [Column("id")])
-    record = RunRecord("20240101T000000Z-0a", "a-table", 1, "full", 0, 0, 0, 1, 3)
+    record = RunRecord(RUN, "a-table", 1, "full", 0, 0, 0, 1, 3)
     write_record(builder.store, record)
     files = pa.table({"path": ["x"]})
     write_files(builder.store, f"_deltactl/vacuum/{record.run_id}/plan.parquet", files)
@@ -651,8 +636,7 @@ def test_a_purge_keeps_a_run_without_a_journal_and_says_so(
     scene, _, (first, second) = scene_with_two_quarantines()
     spoil(scene, first)
     told: list[str] = []
-    log = DeltaLog(scene.store, ignore_warning)
-    assert purge_quarantine(log, at(NOW + 20 * DAY, told)).runs == (second,)
+    assert purge(scene.store, NOW + 20 * DAY, told).runs == (second,)
     (text,) = told
     assert f"files in quarantine of run {first} are kept" in text
     assert f"--undo {first}`" in text
