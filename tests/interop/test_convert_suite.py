@@ -10,7 +10,6 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from deltactl import ConversionError, SafetyError, Table, convert
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -161,14 +160,6 @@ def test_scenario(tmp_path: Path, scenario: str) -> None:
     for read in (rows_with_delta_rs, rows_with_duckdb):
         assert multiset(read(tmp_path)) == multiset(rows)
     assert convert(tmp_path, **scene.options).version_after == 0  # and changes nothing
-
-
-def test_a_delta_table_stays_as_it_is(tmp_path: Path) -> None:
-    for _ in range(2):
-        write_deltalake(str(tmp_path), pa.table(ONE), mode="append")
-    before = sorted(tmp_path.rglob("*"))
-    assert convert(tmp_path).version_after == 1
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_one_partition_of_a_directory_becomes_a_table(tmp_path: Path) -> None:

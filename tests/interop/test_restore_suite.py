@@ -1,9 +1,7 @@
 """The scenarios of the restore suites of Delta on Spark."""
 
 import os
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -34,7 +32,6 @@ HELD: Final = {
     ),
     "column mapping by name": "interop/restored.py::unpack[column mapping]",
 }
-_START: Final = time.time() // 1 - 3600
 SCENES: dict[str, Callable[[Path], None]] = {}
 scene = partial(register, SCENES)
 
@@ -88,7 +85,7 @@ def _(path: Path) -> None:
     assert not path.exists()
 
 
-def with_vectors(path: Path) -> TableBuilder:
+def write_vectors(path: Path) -> None:
     """Versions 1: rows 1 to 10; 2: vectors are on; 3: without 8 to 10; 4: without 6 and 7."""
     builder = TableBuilder(path, [Column("id")])
     (file,) = builder.append([{"id": n} for n in range(1, 11)])
@@ -98,18 +95,11 @@ def with_vectors(path: Path) -> TableBuilder:
     )
     builder.delete_rows(file, [7, 8, 9])
     builder.delete_rows(file, [5, 6])
-    for version in range(5):
-        os.utime(path / commit_path(version), (_START + 60 * version,) * 2)
-    return builder
 
 
-def restore_vectors(by: str, target: int, rows: int, path: Path) -> None:
-    with_vectors(path)
-    if by == "version":
-        Table(path).restore(version=target)
-    else:
-        when = datetime.fromtimestamp(_START + 60 * target, UTC)
-        Table(path).restore(timestamp=when.isoformat())
+def restore_vectors(target: int, rows: int, path: Path) -> None:
+    write_vectors(path)
+    Table(path).restore(version=target)
     snapshot = Table(path).snapshot()
     assert ids(path) == [*range(1, rows + 1)]
     assert snapshot.files["deletion_vector"].null_count == (target < 3)
@@ -121,13 +111,12 @@ def restore_vectors(by: str, target: int, rows: int, path: Path) -> None:
     assert Table(path).scan(version=3).read_all().num_rows == 7
 
 
-for _by in ("version", "time"):
-    for _what, _target, _rows in (
-        ("to before they were enabled", 1, 10),
-        ("to a version without them", 2, 10),
-        ("to a version with them", 3, 7),
-    ):
-        scene(f"deletion vectors, {_what}, by {_by}")(partial(restore_vectors, _by, _target, _rows))
+for _what, _target, _rows in (
+    ("to before they were enabled", 1, 10),
+    ("to a version without them", 2, 10),
+    ("to a version with them", 3, 7),
+):
+    scene(f"deletion vectors, {_what}")(partial(restore_vectors, _target, _rows))
 
 
 @scene("change data of a restore are the rows that differ")
