@@ -28,7 +28,6 @@ from tests.parquet.splice.files import (
     chunk_of,
     find_output,
     make_delta_table,
-    make_table,
     optimize,
     read_footer,
     write_files,
@@ -454,20 +453,6 @@ def test_sorting_columns_end_before_the_first_that_is_encoded(tmp_path: Path) ->
     for number in range(made.num_row_groups):
         found = made.row_group(number).sorting_columns
         assert found == (pq.SortingColumn(2, descending=True),)
-
-
-def test_page_checksums_stay(tmp_path: Path) -> None:
-    write_files(tmp_path, ["pyarrow with checksums"] * 3)
-    optimize(tmp_path, "copy")
-    path = find_output(tmp_path)
-    rows = pq.read_table(path, page_checksum_verification=True)
-    assert rows.num_rows == make_table().num_rows * 3
-    data = bytearray(path.read_bytes())
-    chunk = pq.read_metadata(path).row_group(0).column(0)
-    data[chunk.data_page_offset + 500] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(OSError, match="CRC"):
-        pq.read_table(path, page_checksum_verification=True)
 
 
 _PLACES = {

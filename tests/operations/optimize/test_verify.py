@@ -346,15 +346,6 @@ def test_wrong_row_ids_are_caught_by_full(monkeypatch: Patch) -> None:
     assert_caught(builder, "full")
 
 
-@pytest.mark.parametrize("mapping", ["none", "name", "id"])
-@pytest.mark.parametrize("features", [(), ("rowTracking",)], ids=["plain", "row-tracking"])
-def test_nothing_is_caught_where_nothing_is_wrong(mapping: str, features: tuple[str, ...]) -> None:
-    builder = build(mapping, *features)
-    assert run(builder, "full").files_removed == 3
-    rows = Table(builder.store.uri, store=builder.store).scan().read_all().to_pylist()
-    assert multiset(rows) == multiset(builder.rows())
-
-
 def test_files_with_string_views_are_verified() -> None:
     """As delta-rs writes them when it deletes rows; Arrow cannot take rows of such columns."""
     store = MemoryStore(f"memory://views-{next(_NUMBERS)}/t")
