@@ -310,18 +310,6 @@ def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) ->
     assert not table.outcomes
 
 
-def test_the_time_of_the_budget_ends_what_runs(tmp_path: Path) -> None:
-    """The clock goes on while the first table is worked on: the second one is left."""
-    roots = [tmp_path / "a", tmp_path / "b"]
-    for root in roots:
-        build(root)
-    clock = FixedClock(NOW_MS, step_ms=1000)
-    report = run(*roots, clock=clock, budget=Budget(time=timedelta(seconds=12)))
-    reasons = {a.why_left for table in report.tables for a in table.left}
-    assert any("time" in str(reason) or "stopped" in str(reason) for reason in reasons)
-    assert any(o.measured for table in report.tables for o in table.outcomes)
-
-
 class TickingClock(FixedClock):
     """A clock that advances by a second each time somebody asks how long a run takes."""
 
