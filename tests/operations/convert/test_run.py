@@ -168,10 +168,11 @@ def test_name_and_properties_are_written_to_the_metadata(tmp_path: Path) -> None
         "delta.enableInCommitTimestamps": "true",
         "owner": "me",
     }
-    about = {"name": "events", "description": "what happened"}
-    convert(str(tmp_path), ConvertOptions(properties=properties, **about))
+    options = ConvertOptions(properties=properties, name="events", description="what happened")
+    convert(str(tmp_path), options)
     found = actions(tmp_path)
-    assert about.items() <= found["metaData"][0].items()
+    assert found["metaData"][0]["name"] == "events"
+    assert found["metaData"][0]["description"] == "what happened"
     assert found["metaData"][0]["configuration"] == {**properties, "deltactl.converted": "true"}
     assert found["protocol"][0]["minWriterVersion"] == 7
     assert set(found["protocol"][0]["writerFeatures"]) == {
