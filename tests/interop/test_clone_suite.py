@@ -1,7 +1,6 @@
 """The scenarios of the clone suites of Delta on Spark."""
 
 import os
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from deltactl import NotATableError, SafetyError, Table, UsageError
 from deltactl.errors import ignore_warning
@@ -45,6 +44,12 @@ HELD: Final = {
     "properties over those of the source": (
         f"{_RUN}test_properties_are_set_over_those_of_the_source"
     ),
+    "the protocol that properties need": (
+        f"{_RUN}test_properties_are_set_over_those_of_the_source"
+    ),
+    "a clone of a clone uses no file of the clone between": (
+        f"{_RUN}test_a_source_that_is_a_shallow_clone"
+    ),
     "deletion vectors of each kind": f"{_RUN}test_rows_and_vectors_of_every_kind",
     "deletion vectors named by absolute path": f"{_RUN}test_rows_and_vectors_of_every_kind",
     "the commit of Spark": "interop/test_clone_spark.py::test_a_shallow_clone_is_that_of_spark",
@@ -73,15 +78,6 @@ def clone(source: Path, target: Path, **options: Any) -> None:
 
 def ids(path: Path) -> list[int]:
     return sorted(Table(path).scan().read_all()["id"].to_pylist())
-
-
-@scene("a clone of a clone outlives the clone between")
-def _(root: Path) -> None:
-    write(root / "source", 1, 2)
-    clone(root / "source", root / "one")
-    clone(root / "one", root / "two")
-    shutil.rmtree(root / "one")
-    assert ids(root / "two") == [1, 2]
 
 
 @scene("what is written to a clone is not in its source")
@@ -145,26 +141,6 @@ def _(root: Path) -> None:
     off = {"delta.enableDeletionVectors": "false"}
     clone(root / "source", root / "off", properties=off)
     assert ids(root / "off") == ids(root / "source")
-
-
-def clone_with(key: str, feature: str | None, root: Path) -> None:
-    write(root / "source", 1)
-    before = Table(root / "source").snapshot()
-    chosen = {key: "true"} if feature else {}
-    clone(root / "source", root / "clone", properties=chosen)
-    after = Table(root / "clone").snapshot()
-    assert after.metadata.configuration == {**before.metadata.configuration, **chosen}
-    assert (after.protocol == before.protocol) == (feature is None)
-    assert feature is None or feature in (after.protocol.writer_features or ())
-    assert DeltaTable(str(root / "clone")).version() == 0
-
-
-for _key, _feature in (
-    ("delta.enableChangeDataFeed", "changeDataFeed"),
-    ("delta.enableDeletionVectors", "deletionVectors"),
-    ("no property", None),
-):
-    scene(f"the protocol that is needed: {_key}")(partial(clone_with, _key, _feature))
 
 
 def refuse(key: str, value: str, root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 from deltactl import convert
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.table import Table
-from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.interop.judges import rows_with_duckdb
 from tests.support.symlink_reader import list_manifests
 from tests.support.table_builder import multiset
 
@@ -64,40 +63,3 @@ def test_spark_reads_what_manifests_list(delta_spark: SparkSession, tmp_path: Pa
     lines = [line for listed in found.values() for line in listed]
     ids = [row.id for row in delta_spark.read.parquet(*lines).collect()]
     assert sorted(ids) == list(range(12))
-
-
-@pytest.mark.slow  # in short: the same columns by Arrow, in tests of convert's schemas
-def test_files_of_an_old_delta_table_without_their_hidden_columns(
-    delta_spark: SparkSession, tmp_path: Path
-) -> None:
-    """Row tracking and change data feed leave columns in data files; no reader shows them."""
-    source, folder = tmp_path / "source", tmp_path / "t"
-    table = f"delta.`{source}`"
-    delta_spark.sql(
-        f"CREATE TABLE {table} (id LONG, v STRING) USING delta TBLPROPERTIES "
-        "('delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true', "
-        "'delta.enableDeletionVectors' = 'false')"
-    )
-    delta_spark.sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    delta_spark.sql(f"INSERT INTO {table} VALUES (4, 'd')")
-    delta_spark.sql(f"UPDATE {table} SET v = 'z' WHERE id = 2")
-    expected = [{"id": 1, "v": "a"}, {"id": 2, "v": "z"}, {"id": 3, "v": "c"}, {"id": 4, "v": "d"}]
-    # Live files alone, as a copy of the table without its log has them.
-    folder.mkdir()
-    stored: set[str] = set()
-    for number, batch in enumerate(Table(str(source)).snapshot().file_batches(["path"])):
-        for path in batch["path"].to_pylist():
-            stored |= set(pq.read_schema(source / path).names)
-            shutil.copy(source / path, folder / f"{number}-{Path(path).name}")
-    assert {"_change_type", "__is_cdc"} < stored
-    assert sum(name.startswith("_row-") for name in stored) == 2
-    warnings: list[str] = []
-    report = convert(str(folder), warn=warnings.append)
-    assert report.plan is not None
-    assert [f.name for f in report.plan.metadata.schema.fields] == ["id", "v"]
-    assert len(warnings) == 1 and all(name in warnings[0] for name in stored - {"id", "v"})
-    found = delta_spark.read.format("delta").load(str(folder)).collect()
-    assert multiset(row.asDict() for row in found) == multiset(expected)
-    for read in (rows_with_duckdb, rows_with_delta_rs):
-        assert multiset(read(folder)) == multiset(expected)
-    assert multiset(Table(str(folder)).scan().read_all().to_pylist()) == multiset(expected)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,7 +9,6 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from deltactl import ConversionError, SafetyError, Table, convert
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -24,7 +22,9 @@ HELD: Final = {
     "the number of files": f"{_RUN}test_one_commit_that_says_what_spark_says",
     "no statistics": f"{_RUN}test_without_statistics_adds_have_none",
     "properties": f"{_RUN}test_name_and_properties_are_written_to_the_metadata",
-    "no directory, an empty one": f"{_RUN}test_nothing_to_convert",
+    "no directory, an empty one, only files of other formats": f"{_RUN}test_nothing_to_convert",
+    "a name without a suffix": f"{_RUN}test_data_without_an_ending_as_hive_writes_it",
+    "other columns in other files": f"{_RUN}test_one_commit_that_says_what_spark_says",
     "text with the name of a Parquet file": (
         f"{_RUN}test_all_offenders_at_once_and_nothing_committed"
     ),
@@ -33,6 +33,12 @@ HELD: Final = {
     ),
     "a partition column that is in the files too": (
         f"{_SCHEMAS}test_a_partition_column_in_the_files_too_keeps_its_place_and_type"
+    ),
+    "two partition columns": f"{_SCHEMAS}test_given_columns_and_types_win",
+    "a value that is no integer": f"{_SCHEMAS}test_folders_that_do_not_fit_are_named",
+    "files beside partitions": f"{_SCHEMAS}test_folders_that_do_not_fit_are_named",
+    "nulls and dates in partitions": (
+        f"{_SCHEMAS}test_partition_values_are_decoded_and_types_guessed"
     ),
     "types that do not merge": f"{_SCHEMAS}test_types_that_nothing_holds_are_conflicts",
     "short and integer": f"{_SCHEMAS}test_types_widen_where_allowed",
@@ -64,12 +70,7 @@ def named(key: str) -> Directory:
 
 ONE: Final = {"id": [1]}
 TWO_KEYS: Final = {"a=1/b=x/1.parquet": ONE}
-NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 DIRECTORIES: Final = {
-    **{
-        f"only {ending}": Directory({f"part-0.{ending}": "x"}, "contains no Parquet files")
-        for ending in ("orc", "json", "csv")
-    },
     **{
         f"{ending} beside Parquet is left out, other than Spark": Directory(
             {f"part=1/0.{ending}": "x", "part=2/1.parquet": ONE}, [{"id": 1, "part": 2}]
@@ -79,18 +80,6 @@ DIRECTORIES: Final = {
     "too few partition columns": Directory(TWO_KEYS, "are not a=...", by("a long")),
     "another name of a partition column": Directory(
         TWO_KEYS, "are not a=.../bb=...", by("a long, bb string")
-    ),
-    "a value that is no integer": Directory(
-        {"k=word/1.parquet": ONE}, "not a valid integer", by("k int")
-    ),
-    "files beside partitions": Directory(
-        {"0.parquet": ONE, "k=1/1.parquet": ONE}, "are not k=...", by("k string")
-    ),
-    "files beside partitions, without columns": Directory(
-        {"0.parquet": ONE, "k=1/1.parquet": ONE}, "are not k=..."
-    ),
-    "two partition columns": Directory(
-        TWO_KEYS, [{"id": 1, "a": 1, "b": "x"}], by("a long, b string")
     ),
     **{
         f"{char!r} in a column": Directory(
@@ -105,31 +94,8 @@ DIRECTORIES: Final = {
     "= in the name of a file": Directory(
         {"k=1/data-id=1.snappy.parquet": ONE}, [{"id": 1, "k": "1"}], by("k string")
     ),
-    "a name without a suffix": Directory(
-        {"k=1/no_suffix": ONE, "k=2/1.parquet": ONE},
-        [{"id": 1, "k": "1"}, {"id": 1, "k": "2"}],
-        by("k string"),
-    ),
-    "null in partitions": Directory(
-        {f"a=A1/b={NULL}/1.parquet": ONE, f"a={NULL}/b=100/1.parquet": ONE},
-        [{"id": 1, "a": "A1", "b": None}, {"id": 1, "a": None, "b": 100}],
-        by("a string, b int"),
-    ),
-    "dates in partitions": Directory(
-        {"d=2019-11-22/1.parquet": ONE, f"d={NULL}/1.parquet": ONE},
-        [{"id": 1, "d": date(2019, 11, 22)}, {"id": 1, "d": None}],
-        by("d date"),
-    ),
     "columns begin with an underscore and a dot": Directory(
         {"_a=1/.b=x/1.parquet": ONE}, [{"id": 1, "_a": 1, ".b": "x"}], by("_a long, `.b` string")
-    ),
-    "other columns in other files": Directory(
-        {"k=1/1.parquet": {"x": [1]}, "k=2/1.parquet": {"y": [2]}, "k=3/1.parquet": {"z": [3]}},
-        [
-            {"x": 1, "y": None, "z": None, "k": 1},
-            {"x": None, "y": 2, "z": None, "k": 2},
-            {"x": None, "y": None, "z": 3, "k": 3},
-        ],
     ),
 }
 
@@ -161,14 +127,6 @@ def test_scenario(tmp_path: Path, scenario: str) -> None:
     for read in (rows_with_delta_rs, rows_with_duckdb):
         assert multiset(read(tmp_path)) == multiset(rows)
     assert convert(tmp_path, **scene.options).version_after == 0  # and changes nothing
-
-
-def test_a_delta_table_stays_as_it_is(tmp_path: Path) -> None:
-    for _ in range(2):
-        write_deltalake(str(tmp_path), pa.table(ONE), mode="append")
-    before = sorted(tmp_path.rglob("*"))
-    assert convert(tmp_path).version_after == 1
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_one_partition_of_a_directory_becomes_a_table(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """The scenarios of the restore suites of Delta on Spark."""
 
 import os
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,11 +13,20 @@ from deltalake import DeltaTable, write_deltalake
 from deltactl import NotATableError, Table
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.interop.suites import ensure_test_exists, register
-from tests.support.table_builder import Column, TableBuilder, commit_path
+from tests.support.table_builder import commit_path
 
 _RUN: Final = "operations/restore/test_run.py::"
 HELD: Final = {
     "to a version": f"{_RUN}test_files_and_vectors_come_back_and_go_again",
+    "a restore is restored, and its source": (
+        f"{_RUN}test_files_and_vectors_come_back_and_go_again"
+    ),
+    "deletion vectors, to versions with and without them": (
+        f"{_RUN}test_files_and_vectors_come_back_and_go_again"
+    ),
+    "to before a feature was enabled: the protocol stays, the property is that of the version": (
+        "interop/restored.py::unpack[row tracking since]"
+    ),
     "to a time": f"{_RUN}test_a_time_names_the_version_that_was_current",
     "metrics in the history": f"{_RUN}test_the_commit_has_the_members_of_delta_on_spark",
     "metrics of the command": (
@@ -34,7 +41,6 @@ HELD: Final = {
     ),
     "column mapping by name": "interop/restored.py::unpack[column mapping]",
 }
-_START: Final = time.time() // 1 - 3600
 SCENES: dict[str, Callable[[Path], None]] = {}
 scene = partial(register, SCENES)
 
@@ -61,17 +67,6 @@ def ids(path: Path) -> list[int]:
     return found[0]
 
 
-@scene("a restore is restored, and its source")
-def _(path: Path) -> None:
-    for first in (1, 4, 7):
-        append(path, *range(first, first + 3))
-    versions = []
-    for target, count in ((1, 6), (2, 9), (0, 3), (3, 6), (5, 3)):
-        versions.append(Table(path).restore(version=target).version_after)
-        assert ids(path) == [*range(1, count + 1)]
-    assert versions == [3, 4, 5, 6, 7]
-
-
 @scene("a day names the version of its midnight")
 def _(path: Path) -> None:
     for number, day in enumerate((20, 25)):
@@ -86,48 +81,6 @@ def _(path: Path) -> None:
     with pytest.raises(NotATableError):
         Table(path).restore(version=0)
     assert not path.exists()
-
-
-def with_vectors(path: Path) -> TableBuilder:
-    """Versions 1: rows 1 to 10; 2: vectors are on; 3: without 8 to 10; 4: without 6 and 7."""
-    builder = TableBuilder(path, [Column("id")])
-    (file,) = builder.append([{"id": n} for n in range(1, 11)])
-    builder.change_metadata(
-        protocol=builder.protocol_action(["deletionVectors"]),
-        properties={"delta.enableDeletionVectors": "true"},
-    )
-    builder.delete_rows(file, [7, 8, 9])
-    builder.delete_rows(file, [5, 6])
-    for version in range(5):
-        os.utime(path / commit_path(version), (_START + 60 * version,) * 2)
-    return builder
-
-
-def restore_vectors(by: str, target: int, rows: int, path: Path) -> None:
-    with_vectors(path)
-    if by == "version":
-        Table(path).restore(version=target)
-    else:
-        when = datetime.fromtimestamp(_START + 60 * target, UTC)
-        Table(path).restore(timestamp=when.isoformat())
-    snapshot = Table(path).snapshot()
-    assert ids(path) == [*range(1, rows + 1)]
-    assert snapshot.files["deletion_vector"].null_count == (target < 3)
-    # The protocol stays, as versions before need it; the property is that of the version.
-    assert "deletionVectors" in (snapshot.protocol.reader_features or ())
-    assert snapshot.metadata.configuration == (
-        {"delta.enableDeletionVectors": "true"} if target > 1 else {}
-    )
-    assert Table(path).scan(version=3).read_all().num_rows == 7
-
-
-for _by in ("version", "time"):
-    for _what, _target, _rows in (
-        ("to before they were enabled", 1, 10),
-        ("to a version without them", 2, 10),
-        ("to a version with them", 3, 7),
-    ):
-        scene(f"deletion vectors, {_what}, by {_by}")(partial(restore_vectors, _by, _target, _rows))
 
 
 @scene("change data of a restore are the rows that differ")

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-def _create(spark: SparkSession, folder: Path, clause: str = "") -> None:
-    spark.sql(
-        f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, st STRUCT<x: INT>) "
-        f"USING DELTA {clause}"
-    )
-    _insert(spark, folder, 0, 3)
-
-
 def _insert(spark: SparkSession, folder: Path, n: int, files: int = 1) -> None:
     """Add files of 100 rows each, from file ``n`` on."""
     spark.sql(
@@ -47,7 +39,11 @@ def _rows(spark: SparkSession, folder: Path) -> list[tuple[int, str, int]]:
 @pytest.fixture(scope="module")
 def written(delta_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("written") / "t"
-    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
+    delta_spark.sql(
+        f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, st STRUCT<x: INT>) "
+        "USING DELTA CLUSTER BY (a, st.x)"
+    )
+    _insert(delta_spark, folder, 0, 3)
     return folder
 
 
@@ -96,18 +92,3 @@ def test_spark_takes_tiles_of_clustering_columns_for_its_cubes(
     delta_spark.sql(f"OPTIMIZE delta.`{folder}` FULL")  # takes files of other columns only
     assert _version(folder) == version
     assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
-
-
-@pytest.mark.slow  # in short: Spark takes tiles for its cubes, above
-def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "t"
-    _create(delta_spark, folder)
-    table = Table(str(folder))
-    options = OptimizeOptions(cluster_by="b,st.x", target_bytes=1000)
-    assert table.optimize(options).files_added > 1
-    assert _rows(delta_spark, folder) == _inserted(3)
-    delta_spark.sql(f"OPTIMIZE delta.`{folder}` ZORDER BY (a)")
-    assert _rows(delta_spark, folder) == _inserted(3)
-    assert not table.optimize(options, dry_run=True).plan.is_empty
-    history = delta_spark.sql(f"DESCRIBE HISTORY delta.`{folder}`").collect()
-    assert [row["operation"] for row in history[:2]] == ["OPTIMIZE", "OPTIMIZE"]

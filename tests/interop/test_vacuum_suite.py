@@ -36,9 +36,6 @@ HELD: Final = {
         f"{_RUN}test_files_outside_the_root_are_never_touched"
     ),
     "special characters in the path": f"{_RUN}test_names_are_compared_decoded",
-    "less than the retention is refused": (
-        "interop/test_habits.py::test_a_retention_that_is_too_short_is_refused_by_both"
-    ),
     "less than the retention on request": (
         "interop/test_habits.py::test_vacuum_removes_the_same_files"
     ),
@@ -48,6 +45,7 @@ HELD: Final = {
     "replaced deletion vectors go, others stay": (
         f"{_RUN}test_superseded_vectors_go_and_live_ones_stay"
     ),
+    "change data goes with the retention": f"{_RUN}test_change_data_goes_by_age_alone",
     "deletion vectors of removed files stay as long as the files": (
         f"{_RUN}test_vectors_of_young_tombstones_stay"
     ),
@@ -150,7 +148,7 @@ def _(path: Path) -> None:
         VacuumOptions(retain_ms=-2 * HOUR)
 
 
-@scene("less than the retention is refused with deletion vectors too")
+@scene("less than the retention is refused, with deletion vectors too")
 def _(_: Path) -> None:
     table = Scene("deletionVectors")
     (path,) = table.append(2)
@@ -165,25 +163,6 @@ def _(_: Path) -> None:
     table.append(60)
     table.plant(60, "metadata/file1.json")
     assert table.plan() == {"metadata/file1.json": "orphan"}
-
-
-@scene("change data goes with the retention, rows stay")
-def _(path: Path) -> None:
-    properties = {"delta.enableChangeDataFeed": "true"}
-    write_deltalake(str(path), pa.table({"id": [*range(10)]}), configuration=properties)
-    table = DeltaTable(str(path))
-    table.update(predicate="id = 0", updates={"id": "11"})
-    table.delete("id = 9")
-    rows = rows_with_delta_rs(path)
-    changes = [*(path / "_change_data").iterdir()]
-    age(path / "_change_data", days=1)
-    Table(path).vacuum(mode="full")
-    assert [*(path / "_change_data").iterdir()] == changes != []
-    Table(path).vacuum(**_NOW)
-    assert not [it for it in changes if it.exists()]
-    assert rows_with_delta_rs(path) == rows
-    with pytest.raises(Exception, match="not found"):
-        pa.table(DeltaTable(str(path)).load_cdf(1, 2).read_all())
 
 
 @scene("deletion vectors go version by version")

@@ -4,6 +4,7 @@ ones again.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -11,8 +12,9 @@ from deltalake import DeltaTable
 from deltactl.errors import CommitDamagedError, FilesGoneError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
-from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
@@ -76,6 +78,19 @@ def context() -> RunContext:
     return RunContext(warn=lambda text: None, sleep=lambda seconds: None)
 
 
+def optimize(store: Store) -> OptimizeReport:
+    return optimize_table(DeltaLog(store, ignore_warning), OptimizeOptions(), context())
+
+
+def clone(source: TableBuilder, target: Store, **options: Any) -> CloneReport:
+    return clone_table(
+        DeltaLog(source.store, ignore_warning),
+        DeltaLog(target, ignore_warning),
+        CloneOptions(deep=True, **options),
+        context(),
+    )
+
+
 def ids(table: Path) -> list[int]:
     by_rust, by_duckdb = rows_with_delta_rs(table), rows_with_duckdb(table)
     assert sorted(map(str, by_rust)) == sorted(map(str, by_duckdb))
@@ -85,7 +100,7 @@ def ids(table: Path) -> list[int]:
 def test_an_optimize_that_takes_longer_than_the_retention_commits_nothing(tmp_path: Path) -> None:
     build(tmp_path)
     with pytest.raises(FilesGoneError, match="1 file does not exist"):
-        optimize_table(DeltaLog(_Vacuumed(tmp_path), ignore_warning), OptimizeOptions(), context())
+        optimize(_Vacuumed(tmp_path))
     operations = [entry["operation"] for entry in DeltaTable(str(tmp_path)).history()]
     assert "OPTIMIZE" not in operations
     assert ids(tmp_path) == [0, 1, 2]
@@ -94,7 +109,7 @@ def test_an_optimize_that_takes_longer_than_the_retention_commits_nothing(tmp_pa
 def test_outputs_that_are_deleted_after_the_commit_are_named(tmp_path: Path) -> None:
     builder = build(tmp_path)
     with pytest.raises(CommitDamagedError, match=r"version 3 .*1 file does not exist") as caught:
-        optimize_table(DeltaLog(_Late(builder), ignore_warning), OptimizeOptions(), context())
+        optimize(_Late(builder))
     assert f"deltactl restore {builder.store.uri} --to-version 2`" in str(caught.value.hint)
     DeltaTable(str(tmp_path)).restore(2)
     assert ids(tmp_path) == [0, 1, 2]
@@ -106,8 +121,7 @@ def test_a_bin_whose_input_is_written_again_is_not_committed(tmp_path: Path, whe
     builder = TableBuilder(store, [Column("id"), Column("p", "string")], partition_by=["p"])
     builder.append(*([{"id": n, "p": "ab"[n % 2]}] for n in range(6)))
     [name, *_] = sorted(name for name in builder.data if name.startswith("p=a/"))
-    rewritten = _Rewritten(store, name, store.read(max(builder.data)))
-    report = optimize_table(DeltaLog(rewritten, ignore_warning), OptimizeOptions(), context())
+    report = optimize(_Rewritten(store, name, store.read(max(builder.data))))
     [failure] = report.failures
     assert (report.files_removed, failure.files, failure.partition) == (3, 3, "p=a")
     assert name in failure.reason
@@ -133,23 +147,13 @@ def test_new_names_of_columns_are_committed_with_all_files_or_none(tmp_path: Pat
 def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: Path) -> None:
     source = build(tmp_path / "source")
     target = LocalStore(str(tmp_path / "clone"))
-    options = CloneOptions(deep=True, sync=True)
-    clone_table(
-        DeltaLog(source.store, ignore_warning), DeltaLog(target, ignore_warning), options, context()
-    )
+    clone(source, target, sync=True)
     source.append([{"id": 3}])
     with pytest.raises(FilesGoneError, match="1 file does not exist") as caught:
-        clone_table(
-            DeltaLog(source.store, ignore_warning),
-            DeltaLog(_Vacuumed(tmp_path / "clone"), ignore_warning),
-            options,
-            context(),
-        )
+        clone(source, _Vacuumed(tmp_path / "clone"), sync=True)
     assert caught.value.exit_code == 4
     assert ids(tmp_path / "clone") == [0, 1, 2]
-    clone_table(
-        DeltaLog(source.store, ignore_warning), DeltaLog(target, ignore_warning), options, context()
-    )
+    clone(source, target, sync=True)
     assert ids(tmp_path / "clone") == [0, 1, 2, 3]
 
 
@@ -160,19 +164,9 @@ def test_a_first_clone_does_not_commit_files_that_are_gone(tmp_path: Path) -> No
         def sync_directories(self, names: Iterable[str]) -> None:
             self.delete_many([*names][:1])
 
-    target = Emptied(LocalStore(str(tmp_path / "clone")))
+    target = LocalStore(str(tmp_path / "clone"))
     with pytest.raises(FilesGoneError):
-        clone_table(
-            DeltaLog(source.store, ignore_warning),
-            DeltaLog(target, ignore_warning),
-            CloneOptions(deep=True),
-            context(),
-        )
+        clone(source, Emptied(target))
     assert not (tmp_path / "clone" / commit_path(0)).exists()
-    report = clone_table(
-        DeltaLog(source.store, ignore_warning),
-        DeltaLog(LocalStore(str(tmp_path / "clone")), ignore_warning),
-        CloneOptions(deep=True),
-        context(),
-    )
+    report = clone(source, target)
     assert (report.files_copied, report.files_kept) == (1, 2)

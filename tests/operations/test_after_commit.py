@@ -52,13 +52,6 @@ def checkpoint_versions(store: Store) -> list[int]:
     return [checkpoint.version for checkpoint in list_log(store).checkpoints]
 
 
-def test_an_optimize_at_the_interval_is_checkpointed() -> None:
-    builder = table(4, checkpointInterval="4")
-    assert optimize(builder.store).versions == (4,)
-    assert checkpoint_versions(builder.store) == [4]
-    assert DeltaLog(builder.store, pytest.fail).snapshot().num_files == 1
-
-
 def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
     """Its commits are a START and an END."""
     builder = table(2, checkpointInterval="4")

@@ -34,10 +34,6 @@ class UnsafeStore(ForwardingStore):
         raise SafetyError("no commit is safe here")
 
 
-def quiet(_: str) -> None:
-    pass
-
-
 def optimize(store: Store, dry_run: bool) -> None:
     run_on(store, optimize_table, OptimizeOptions(), dry_run=dry_run)
 

@@ -18,14 +18,11 @@ from tests.support.history_logs import (
     metadata,
     write_commit,
 )
-
-
-def refuse_warning(message: str) -> None:
-    raise AssertionError(message)
+from tests.support.table_builder import Column, struct_of
 
 
 def load(root: Path, version: int | None = None) -> DetailReport:
-    return load_detail(DeltaLog(open_store(str(root)), refuse_warning), version)
+    return load_detail(DeltaLog(open_store(str(root)), pytest.fail), version)
 
 
 def test_last_modified_is_the_file_time_whatever_the_commit_says(tmp_path: Path) -> None:
@@ -52,30 +49,12 @@ def clustered(columns: Any) -> Action:
     }
 
 
-NESTED = json.dumps(
-    {
-        "type": "struct",
-        "fields": [
-            {
-                "name": "st",
-                "type": {
-                    "type": "struct",
-                    "fields": [
-                        {
-                            "name": "x",
-                            "type": "long",
-                            "nullable": True,
-                            "metadata": {"delta.columnMapping.physicalName": "col-x"},
-                        }
-                    ],
-                },
-                "nullable": False,
-                "metadata": {"delta.columnMapping.physicalName": "col-st"},
-            },
-            {"name": "a", "type": "long", "nullable": True, "metadata": {}},
-        ],
-    }
-)
+def named(name: str) -> dict[str, str]:
+    return {"delta.columnMapping.physicalName": name}
+
+
+MEMBER = Column("x", metadata=named("col-x"))
+NESTED = json.dumps(struct_of(Column("st", struct_of(MEMBER), False, named("col-st")), Column("a")))
 
 
 @pytest.mark.parametrize(
@@ -103,12 +82,7 @@ def test_clustering_columns(tmp_path: Path, columns: Any, expected: list[str]) -
 
 
 def test_unknown_features_and_types(tmp_path: Path) -> None:
-    schema = json.dumps(
-        {
-            "type": "struct",
-            "fields": [{"name": "g", "type": "hologram(3)", "nullable": True, "metadata": {}}],
-        }
-    )
+    schema = json.dumps(struct_of(Column("g", "hologram(3)")))
     action = {"metaData": {**metadata()["metaData"], "schemaString": schema}}
     features = {"readerFeatures": ["zeta", "deletionVectors"], "writerFeatures": ["zeta", "alpha"]}
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}

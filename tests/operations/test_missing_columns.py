@@ -25,7 +25,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.run import run_on
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
-from tests.support.table_builder import commit_path
+from tests.support.table_builder import Column, commit_path, struct_of
 
 pytestmark = pytest.mark.thorough
 
@@ -168,11 +168,7 @@ def test_a_table_without_columns_and_files_has_nothing_to_rewrite(tmp_path: Path
 
 def test_a_partition_column_is_not_in_the_schema(tmp_path: Path) -> None:
     make_schemaless(tmp_path, ABSENT, ("p",), later=True)
-    schema = {
-        "type": "struct",
-        "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
-    }
-    replace_schema(tmp_path, 1, json.dumps(schema))
+    replace_schema(tmp_path, 1, json.dumps(struct_of(Column("id"))))
     table, before = open_table(tmp_path), data_files(tmp_path)
     for options in (OptimizeOptions(), PURGE):
         with pytest.raises(SafetyError, match="lacks the partition column 'p'"):

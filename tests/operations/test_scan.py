@@ -12,7 +12,7 @@ from deltactl.table import Table
 from tests.support.parameters import in_turn
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, multiset
-from tests.support.table_samples import COLUMNS, FEATURES, LAYOUTS, SHAPES, build_sample, sample_row
+from tests.support.table_samples import COLUMNS, FEATURES, LAYOUTS, build_sample, sample_row
 
 pytestmark = pytest.mark.thorough
 
@@ -26,19 +26,6 @@ def test_rows_are_those_written_at_each_version(features: str, layout: str) -> N
     for version in (0, 3, builder.version - 4, builder.version):
         got = multiset(table.scan(version).read_all().to_pylist())
         assert got == multiset(builder.rows(version)), version
-
-
-@pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")
-@pytest.mark.parametrize("features", ["deletion-vectors", "mapped-by-id", "in-commit-timestamps"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_shape_of_the_log_changes_nothing(shape: str, features: str) -> None:
-    store = fresh_store()
-    builder = build_sample(store, shape=shape, features=features, layout="partitioned")
-    table = Table(store.uri, store=store)
-    assert multiset(table.scan().read_all().to_pylist()) == multiset(builder.rows())
-    snapshot = table.snapshot()
-    assert snapshot.num_files == len(builder.state.files)
-    assert snapshot.size_bytes == sum(add["size"] for add in builder.state.files.values())
 
 
 def test_columns_come_in_the_order_asked_for() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from deltactl import CloneOptions, SparkEngine, Table
 from deltactl.engine.base import Done, Engine, Failed
-from deltactl.errors import DataFileError
 from deltactl.operations.clone import tasks
 from deltactl.operations.clone.report import CloneReport
 from deltactl.storage.local.store import LocalStore
@@ -97,15 +96,3 @@ def test_a_worker_that_dies_is_replaced(
     assert report.files_kept > 0  # those of the worker that died
     assert count_marks(marks) == -(-(report.files_copied + report.files_kept) // 2) + 1
     ensure_copied(tmp_path, report)
-
-
-def test_a_missing_file_is_named(
-    delta_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tasks, "_FILES_A_TASK", 2)
-    build(tmp_path / "source")
-    gone = next(it for it in data_files(tmp_path / "source") if it.endswith(".parquet"))
-    (tmp_path / "source" / gone).unlink()
-    with pytest.raises(DataFileError, match="1 file .*it does not exist"):
-        Table(tmp_path / "source").clone(tmp_path / "copy", DEEP, engine=SparkEngine(delta_spark))
-    assert not (tmp_path / "copy" / "_delta_log").exists()

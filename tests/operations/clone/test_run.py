@@ -593,19 +593,6 @@ def test_no_amount_of_bytes_starts_spark_on_this_machine() -> None:
     )
 
 
-def test_the_library_clones_to_paths_and_tables(tmp_path: Path) -> None:
-    source = LocalStore(str(tmp_path / "source"))
-    TableBuilder(source, [Column("id")]).append([{"id": 1}])
-    report = Table(tmp_path / "source").clone(tmp_path / "deep", CloneOptions(deep=True))
-    assert report.version_after == 0
-    Table(tmp_path / "source").clone(
-        Table(tmp_path / "shallow", warn=lambda _: None), CloneOptions(deep=False)
-    )
-    for name in ("deep", "shallow"):
-        assert Table(tmp_path / name).scan().read_all()["id"].to_pylist() == [1]
-    assert len(read_notes(source)) == 1
-
-
 def test_a_source_that_was_moved_is_vacuumed_once_its_old_address_leads_to_it(
     tmp_path: Path,
 ) -> None:

@@ -27,6 +27,7 @@ from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.operations.clone.test_run import clone, ids, names, with_vectors
+from tests.support.checkpoints import memory_of
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, memory_table, restore
 from tests.support.stores import MemoryStore, fresh_store
@@ -35,6 +36,14 @@ from tests.support.table_builder import Column, TableBuilder, commit_path
 
 def sync(source: Store, target: Store, **options: Any) -> Any:
     return clone(source, target, sync=True, **options)
+
+
+def synced(files: int = 1) -> tuple[TableBuilder, MemoryStore, MemoryStore]:
+    """A table with a row, 1 and so on, in each file; its store; and the store of its clone."""
+    builder, target = memory_table(), fresh_store()
+    builder.append(*([{"id": number}] for number in range(1, files + 1)))
+    sync(builder.store, target)
+    return builder, memory_of(builder), target
 
 
 def keys(store: Store) -> set[tuple[str, str]]:
@@ -148,10 +157,7 @@ def _changed_domain(target: Store) -> None:
 
 
 def test_rows_of_others_that_an_optimize_moved_are_noticed() -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    target = fresh_store()
-    sync(builder.store, target)
+    builder, _, target = synced()
     [name] = Table("x", store=target).snapshot().files["path"].to_pylist()
     data = target.read(name)
     target.put("x.parquet", data)
@@ -173,10 +179,7 @@ def test_rows_of_others_that_an_optimize_moved_are_noticed() -> None:
     ],
 )
 def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    source, target = builder.store, fresh_store()
-    sync(source, target)
+    builder, source, target = synced()
     change(target)
     builder.append([{"id": 2}])
     with pytest.raises(SafetyError, match=text) as raised:
@@ -190,10 +193,7 @@ def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
 
 @pytest.mark.parametrize("change", [_changed_rows, _changed_metadata])
 def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
-    builder = memory_table()
-    builder.append([{"id": 1}])
-    source, target = builder.store, fresh_store()
-    sync(source, target)
+    builder, source, target = synced()
     change(target)
     builder.append([{"id": 2}])
     with pytest.raises(SafetyError) as raised:
@@ -382,9 +382,7 @@ def test_a_sync_keeps_row_ids_and_sets_its_own_commit_version() -> None:
 
 
 def test_another_writer_wins() -> None:
-    builder, target = memory_table(), fresh_store()
-    builder.append([{"id": 1}])
-    sync(builder.store, target)
+    builder, _, target = synced()
     builder.append([{"id": 2}])
 
     class Beaten(ForwardingStore):
@@ -401,15 +399,12 @@ def test_another_writer_wins() -> None:
 @pytest.mark.parametrize("shift_ms", [-3_600_000, 3_600_000])
 @pytest.mark.parametrize("grows", [True, False])
 def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool) -> None:
-    builder = memory_table()
-    path, _ = builder.append([{"id": 1}], [{"id": 2}])
-    source, target = builder.store, fresh_store()
-    sync(source, target)
+    builder, source, target = synced(files=2)
+    path = next(iter(builder.data))
     copied = target.read(path)
     (info,) = source.stat_many([path])
     assert info is not None
     source.put(path, copied[:4] + b"x" + copied[5:])
-    assert isinstance(source, MemoryStore)
     source.set_modified(path, info.modified_ms + shift_ms)
     if grows:
         builder.append([{"id": 3}])
@@ -427,16 +422,12 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
 
 def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() -> None:
     """The clone's log has no time of it any more, because another writer removed the copy."""
-    builder = memory_table()
-    path, _ = builder.append([{"id": 1}], [{"id": 2}])
-    source, target = builder.store, fresh_store()
-    sync(source, target)
+    builder, source, target = synced(files=2)
+    path = next(iter(builder.data))
     remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
     target.put(commit_path(1), json.dumps({"remove": remove}).encode())
     copied = target.read(path)
     source.put(path, copied[:4] + b"x" + copied[5:])
-    assert isinstance(source, MemoryStore)
-    assert isinstance(target, MemoryStore)
     target.set_modified(path, 1_700_000_000_100)
     source.set_modified(path, 1_700_000_000_165)
     assert sync(source, target, full=True).files_copied == 1
@@ -445,10 +436,8 @@ def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() ->
 
 @pytest.mark.parametrize("is_live", [True, False])
 def test_a_file_of_the_clone_alone_is_not_replaced(is_live: bool) -> None:
-    builder = memory_table()
-    path, _ = builder.append([{"id": 1}], [{"id": 2}])
-    target = fresh_store()
-    sync(builder.store, target)
+    builder, _, target = synced(files=2)
+    path = next(iter(builder.data))
     same_id = partial(
         RunContext, warn=ignore_warning, run_id="7e0c7a52-4ab5-4f0e-9d39-2f7a41fb3d10"
     )

@@ -3,7 +3,7 @@
 import io
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,8 +21,8 @@ from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERTED
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.operations.optimize.test_races import RacingStore
 from tests.support.clock import FixedClock
-from tests.support.forwarding import ForwardingStore
 from tests.support.stores import (
     Crash,
     Fault,
@@ -50,13 +50,9 @@ class _Clock(FixedClock):
         return str(uuid.uuid4())
 
 
-def quiet(message: str) -> None:
-    pass
-
-
 def context(now_ms: int = 1_700_000_100_000, **more: Any) -> RunContext:
     return RunContext(
-        warn=more.pop("warn", quiet),
+        warn=more.pop("warn", ignore_warning),
         engine=LocalEngine(workers=1),
         clock=_Clock(now_ms),
         sleep=lambda seconds: None,
@@ -84,23 +80,9 @@ def store() -> MemoryStore:
     return made
 
 
-class RacingStore(ForwardingStore):
-    """Lets another writer go first, right before our first attempt to commit."""
-
-    def __init__(self, inner: Store, foreign: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._foreign: Callable[[], object] | None = foreign
-
-    def put_if_absent(self, name: str, data: bytes) -> None:
-        foreign, self._foreign = self._foreign, None
-        if foreign is not None:
-            foreign()
-        super().put_if_absent(name, data)
-
-
 def test_two_converts_racing_give_one_table(store: MemoryStore) -> None:
     told: list[str] = []
-    racing = RacingStore(store, lambda: run(store, ConvertOptions(name="theirs")))
+    racing = RacingStore(store, before_1=lambda: run(store, ConvertOptions(name="theirs")))
     report = run(racing, ConvertOptions(name="ours"), warn=told.append)
     assert report.plan is None and report.version_after == 0
     assert any("another writer" in message for message in told)

@@ -168,9 +168,11 @@ def test_name_and_properties_are_written_to_the_metadata(tmp_path: Path) -> None
         "delta.enableInCommitTimestamps": "true",
         "owner": "me",
     }
-    convert(str(tmp_path), ConvertOptions(properties=properties, name="events"))
+    options = ConvertOptions(properties=properties, name="events", description="what happened")
+    convert(str(tmp_path), options)
     found = actions(tmp_path)
     assert found["metaData"][0]["name"] == "events"
+    assert found["metaData"][0]["description"] == "what happened"
     assert found["metaData"][0]["configuration"] == {**properties, "deltactl.converted": "true"}
     assert found["protocol"][0]["minWriterVersion"] == 7
     assert set(found["protocol"][0]["writerFeatures"]) == {
@@ -416,12 +418,6 @@ ROWS = [
     }
     for n in range(60)
 ]
-
-
-def test_a_directory_written_by_pyarrow(tmp_path: Path) -> None:
-    pq.write_to_dataset(pa.Table.from_pylist(ROWS), tmp_path, partition_cols=["d", "c"])
-    convert(str(tmp_path))
-    assert_all_read(tmp_path, ROWS)
 
 
 def test_a_directory_written_by_duckdb(tmp_path: Path) -> None:

@@ -240,13 +240,6 @@ def test_types_are_spelled_as_in_spark_and_arrow(text: str, kind: str) -> None:
     assert [it.type for it in found] == [PrimitiveType(kind), None]
 
 
-def test_a_table_has_a_name_and_a_description(tmp_path: Path) -> None:
-    write(tmp_path, "1.parquet", {"id": [1]})
-    convert(str(tmp_path), ConvertOptions(name="events", description="what happened"))
-    metadata = Table(str(tmp_path)).snapshot().metadata
-    assert (metadata.name, metadata.description) == ("events", "what happened")
-
-
 @pytest.mark.parametrize(
     "text", ["a b c", "a int int", ", a", "p what", "a int, A int", "d decimal(40,2)"]
 )

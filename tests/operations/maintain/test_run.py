@@ -39,6 +39,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from deltactl.units import DAY_MS
 from tests.interop.judges import READERS, try_count
+from tests.operations.optimize.layout.test_run import reopened
 from tests.support.clock import FixedClock
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore
@@ -251,8 +252,11 @@ def test_a_partition_that_another_program_emptied_is_not_done(tmp_path: Path) ->
     ]
 
 
-def test_a_limited_partition_replaces_no_file_of_another_on_an_object_store() -> None:
-    """Nothing fails there if an output has the name of an earlier one."""
+def test_a_limited_partition_replaces_no_file_of_another() -> None:
+    """Files of all partitions of a mapped table lie in one directory.
+
+    On an object store nothing fails if an output has the name of an earlier one.
+    """
     store = open_store(f"memory://{uuid4().hex}/t", {})
     builder = TableBuilder(store, COLUMNS, partition_by=["part"], mapping="name")
     for number in range(24):
@@ -297,26 +301,6 @@ def test_one_budget_over_all_tables(tmp_path: Path) -> None:
     assert again.measured.bytes_read + report.measured.bytes_read == whole
 
 
-@pytest.mark.parametrize("mapping", ["none", "name"])
-def test_a_limited_partition_replaces_no_file_of_another(tmp_path: Path, mapping: str) -> None:
-    """Files of all partitions of a mapped table lie in one directory."""
-    builder = build(tmp_path, commits=24, mapping=mapping)
-    age(tmp_path)
-    before = multiset(rows_of(tmp_path))
-    size_bytes = sum(add["size"] for add in builder.state.files.values())
-    table = only(
-        run_now(
-            tmp_path,
-            replace(QUICK, target_bytes=size_bytes // 6),
-            budget=Budget(bytes=size_bytes * 7 // 10),
-            only=frozenset({"optimize"}),
-        )
-    )
-    states = [(it.partition, it.is_part, it.state) for it in table.actions if it.state != "left"]
-    assert states == [("part=a", False, "done"), ("part=b", True, "done")]
-    assert multiset(rows_of(tmp_path)) == before
-
-
 def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) -> None:
     build(tmp_path)
     report = run(tmp_path, budget=Budget(bytes=10), only=frozenset({"optimize"}))
@@ -324,18 +308,6 @@ def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) ->
     table = only(report)
     assert table.is_due
     assert not table.outcomes
-
-
-def test_the_time_of_the_budget_ends_what_runs(tmp_path: Path) -> None:
-    """The clock goes on while the first table is worked on: the second one is left."""
-    roots = [tmp_path / "a", tmp_path / "b"]
-    for root in roots:
-        build(root)
-    clock = FixedClock(NOW_MS, step_ms=1000)
-    report = run(*roots, clock=clock, budget=Budget(time=timedelta(seconds=12)))
-    reasons = {a.why_left for table in report.tables for a in table.left}
-    assert any("time" in str(reason) or "stopped" in str(reason) for reason in reasons)
-    assert any(o.measured for table in report.tables for o in table.outcomes)
 
 
 class TickingClock(FixedClock):
@@ -599,9 +571,9 @@ def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:
         builder.append([{"id": number}], stats=statistics)
     only(run(tmp_path))
     assert set(re.findall(r'"clusterBy":"(.*?)"', _parameters(tmp_path))) == {"[]"}
+    builder = reopened(builder)
     for number in range(12):
-        builder_path = f"more{number}.parquet"
-        _append_file(tmp_path, builder_path)
+        builder.append([{"id": number}])
     policy = replace(QUICK, cluster_columns="id")
     table = only(run(tmp_path, policy=policy))
     assert table.facts.unclustered_bytes
@@ -611,21 +583,6 @@ def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:
 
 def _parameters(root: Path) -> str:
     return "".join(path.read_text() for path in sorted((root / "_delta_log").glob("*.json")))
-
-
-def _append_file(root: Path, name: str) -> None:
-    source = sorted(root.glob("f*.parquet"))[0]
-    (root / name).write_bytes(source.read_bytes())
-    version = max(int(path.name[:20]) for path in (root / "_delta_log").glob("*.json")) + 1
-    add = {
-        "path": name,
-        "partitionValues": {},
-        "size": source.stat().st_size,
-        "modificationTime": START_MS,
-        "dataChange": True,
-        "stats": '{"numRecords":1}',
-    }
-    (root / commit_path(version)).write_text(json.dumps({"add": add}))
 
 
 def test_manifests_follow_an_optimize(tmp_path: Path) -> None:

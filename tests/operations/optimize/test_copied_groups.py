@@ -28,7 +28,6 @@ from tests.parquet.splice.files import (
     chunk_of,
     find_output,
     make_delta_table,
-    make_table,
     optimize,
     read_footer,
     write_files,
@@ -53,10 +52,20 @@ def _append(builder: TableBuilder, *files: list[Row], **options: Any) -> list[st
     return builder.append(*files, row_group_rows=_GROUP, **options)
 
 
+def _table(builder: TableBuilder) -> Table:
+    return Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+
+
+def _three_files(**options: Any) -> tuple[TableBuilder, list[str]]:
+    """A table of nine row groups, and the paths of its files."""
+    builder = _builder(**options)
+    return builder, _append(builder, _rows(0), _rows(100), _rows(200))
+
+
 def _optimize(builder: TableBuilder, rewrite: str = "copy", **options: Any) -> RewriteCounts:
     """Optimize; compare the rows, and what a dry run says."""
     expected = multiset(builder.rows())
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    table = _table(builder)
     chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
     planned = table.optimize(OptimizeOptions(**chosen), dry_run=True).rewritten
     done = table.optimize(OptimizeOptions(**chosen)).rewritten
@@ -72,15 +81,14 @@ def _optimize(builder: TableBuilder, rewrite: str = "copy", **options: Any) -> R
 
 def _stored(builder: TableBuilder) -> pa.Table:
     """Return what the only file has."""
-    (name,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
+    (name,) = _table(builder).snapshot().files["path"].to_pylist()
     with builder.store.open_input(name) as opened:
         return pq.read_table(opened)
 
 
 @pytest.mark.parametrize("purge", [False, True])
 def test_only_row_groups_with_deleted_rows_are_encoded(purge: bool) -> None:
-    builder = _builder(features=["deletionVectors"])
-    paths = _append(builder, _rows(0), _rows(100), _rows(200))
+    builder, paths = _three_files(features=["deletionVectors"])
     builder.delete_rows(paths[1], [_GROUP, _GROUP + 3])
     done = _optimize(builder, purge=purge)
     copied = 2 if purge else 8  # a purge leaves the other files alone
@@ -89,8 +97,7 @@ def test_only_row_groups_with_deleted_rows_are_encoded(purge: bool) -> None:
 
 
 def test_row_groups_without_live_rows_are_left_out() -> None:
-    builder = _builder(features=["deletionVectors"])
-    paths = _append(builder, _rows(0), _rows(100), _rows(200))
+    builder, paths = _three_files(features=["deletionVectors"])
     builder.delete_rows(paths[0], range(_GROUP, 2 * _GROUP))
     done = _optimize(builder)
     assert (done.groups_copied, done.groups_encoded) == (8, 1)
@@ -110,16 +117,14 @@ def test_a_column_that_files_lack_is_encoded_beside_the_others(mapping: str) -> 
 
 
 def test_row_ids_are_encoded_beside_the_others_once() -> None:
-    builder = _builder(features=["rowTracking"])
-    _append(builder, _rows(0), _rows(100), _rows(200))
+    builder, _ = _three_files(features=["rowTracking"])
     done = _optimize(builder)
     assert (done.groups_copied, done.groups_encoded) == (9, 0)
     assert done.reasons == {"row ids to write": 9}
     assert _stored(builder)["_row-id-col-1"].to_pylist() == list(range(90))
     builder.note([])  # the version that was just committed
     _append(builder, *(_rows(start) for start in range(1000, 2000, 100)))
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
-    again = table.optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
+    again = _table(builder).optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
     assert again is not None
     assert (again.groups_copied, again.groups_encoded) == (39, 0)
     assert again.reasons == {"row ids to write": 30}
@@ -182,8 +187,7 @@ def test_partition_columns_that_files_have_are_left_out(tmp_path: Path) -> None:
 def test_options_decide_which_row_groups_are_copied(
     options: dict[str, Any], copied: int, reason: str | None
 ) -> None:
-    builder = _builder()
-    _append(builder, _rows(0), _rows(100), _rows(200))
+    builder, _ = _three_files()
     done = _optimize(builder, **options)
     assert done.groups_copied == copied
     assert set(done.reasons) == ({reason} if reason else set())
@@ -202,10 +206,9 @@ def test_no_more_row_groups_are_copied_than_a_file_can_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("deltactl.operations.optimize.tasks.ROOM_FOR_ROW_GROUPS", 4)
-    builder = _builder()
-    _append(builder, _rows(0), _rows(100), _rows(200))
+    builder, _ = _three_files()
     expected = multiset(builder.rows())
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    table = _table(builder)
     done = table.optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
     assert done is not None
     assert (done.groups_copied, done.reasons) == (4, {"too many row groups": 5})
@@ -217,8 +220,7 @@ def test_rows_encoded_between_copies_are_row_groups_too(monkeypatch: pytest.Monk
     builder = _builder(features=["deletionVectors"])
     first, *_ = _append(builder, *(_rows(start, 8 * _GROUP) for start in (0, 100, 200)))
     builder.delete_rows(first, range(_GROUP, 8 * _GROUP, 2 * _GROUP))
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
-    done = table.optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
+    done = _table(builder).optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
     assert done is not None
     assert (done.groups_copied, done.groups_encoded) == (3, 21)
     assert done.reasons == {"deleted rows": 4, "too many row groups": 17}
@@ -456,20 +458,6 @@ def test_sorting_columns_end_before_the_first_that_is_encoded(tmp_path: Path) ->
         assert found == (pq.SortingColumn(2, descending=True),)
 
 
-def test_page_checksums_stay(tmp_path: Path) -> None:
-    write_files(tmp_path, ["pyarrow with checksums"] * 3)
-    optimize(tmp_path, "copy")
-    path = find_output(tmp_path)
-    rows = pq.read_table(path, page_checksum_verification=True)
-    assert rows.num_rows == make_table().num_rows * 3
-    data = bytearray(path.read_bytes())
-    chunk = pq.read_metadata(path).row_group(0).column(0)
-    data[chunk.data_page_offset + 500] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(OSError, match="CRC"):
-        pq.read_table(path, page_checksum_verification=True)
-
-
 _PLACES = {
     ColumnMetaData.DATA_PAGE_OFFSET,
     ColumnMetaData.DICTIONARY_PAGE_OFFSET,
@@ -514,7 +502,7 @@ def test_a_dry_run_reads_a_bounded_number_of_footers(
         return examine(store, rule, file)
 
     monkeypatch.setattr(copy_rule, "_forecast_file", note)
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    table = _table(builder)
     planned = table.optimize(OptimizeOptions(rewrite="copy"), dry_run=True).rewritten
     done = table.optimize(OptimizeOptions(rewrite="copy")).rewritten
     assert planned is not None
@@ -545,10 +533,8 @@ def leaves(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_a_bin_leaves_its_core_at_once_if_an_object_store_may_copy_all_its_files(
     rewrite: Any, waits: bool, leaves: list[bool]
 ) -> None:
-    builder = _builder()
-    _append(builder, _rows(0), _rows(100), _rows(200))
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
-    table.optimize(OptimizeOptions(rewrite=rewrite))
+    builder, _ = _three_files()
+    _table(builder).optimize(OptimizeOptions(rewrite=rewrite))
     assert leaves == ([False, True] if waits else [True])
 
 
@@ -562,8 +548,6 @@ def test_a_bin_on_a_local_disk_leaves_its_core_when_it_is_written(
 
 
 def test_a_bin_that_is_verified_by_its_rows_keeps_its_core(leaves: list[bool]) -> None:
-    builder = _builder()
-    _append(builder, _rows(0), _rows(100), _rows(200))
-    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
-    table.optimize(OptimizeOptions(rewrite="encode", verify="full"))
+    builder, _ = _three_files()
+    _table(builder).optimize(OptimizeOptions(rewrite="encode", verify="full"))
     assert leaves == []

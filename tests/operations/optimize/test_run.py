@@ -781,11 +781,6 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
     assert rows_of(builder) == multiset(builder.rows())
 
 
-def test_a_table_without_stored_columns_is_refused() -> None:
-    builder = TableBuilder(fresh_store(), [Column("p")], partition_by=["p"])
-    assert plan(builder).plan.is_empty
-
-
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("features", ["plain", "deletion-vectors", "mapped-by-name"])
 def test_other_readers_read_the_result(tmp_path: Path, features: str, reader: str) -> None:

@@ -107,6 +107,16 @@ class Scene:
             time.sleep(0.01)
         return process
 
+    def ensure_clean(self) -> None:
+        """No part and no note stays of an upload."""
+        assert self.parts() == 0
+        assert self.notes() == []
+
+    def kill_at_second_part(self) -> None:
+        process = self.start_until_second_part()
+        process.kill()
+        process.communicate()
+
     def ensure_optimized(self) -> None:
         assert self.table.snapshot().num_files == 1
         ids = self.table.scan().read_all()["id"]
@@ -141,31 +151,24 @@ def _error(status: int, code: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("method", "target"),
+    ("method", "target", "options"),
     [
-        ("PUT", _PART.format(1)),
-        pytest.param("PUT", _PART.format(2), marks=pytest.mark.slow),
-        ("PUT", _PART.format(3)),
-        ("POST", r"\.parquet\?uploadId="),
+        ("PUT", _PART.format(1), COPIED),
+        pytest.param("PUT", _PART.format(2), COPIED, marks=pytest.mark.slow),
+        ("PUT", _PART.format(3), COPIED),
+        ("POST", r"\.parquet\?uploadId=", COPIED),
+        ("POST", r"\.parquet\?uploadId=", OptimizeOptions(rewrite="encode")),
     ],
 )
-def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str) -> None:
+def test_a_failed_upload_leaves_no_parts(
+    scene: Scene, method: str, target: str, options: OptimizeOptions
+) -> None:
     scene.add(_error(412, "PreconditionFailed"), method, target)
     with pytest.raises(DeltactlError):
-        scene.table.optimize(COPIED)
+        scene.table.optimize(options)
     assert scene.uploads()
-    assert scene.parts() == 0
-    assert scene.notes() == []
+    scene.ensure_clean()
     assert scene.table.snapshot().num_files == 3
-
-
-def test_an_encoded_output_leaves_no_parts_either(scene: Scene) -> None:
-    scene.add(_error(412, "PreconditionFailed"), "POST", r"\.parquet\?uploadId=")
-    with pytest.raises(DeltactlError):
-        scene.table.optimize(OptimizeOptions(rewrite="encode"))
-    assert scene.uploads()
-    assert scene.parts() == 0
-    assert scene.notes() == []
 
 
 def test_an_upload_is_noted_before_its_first_part(scene: Scene) -> None:
@@ -176,8 +179,7 @@ def test_an_upload_is_noted_before_its_first_part(scene: Scene) -> None:
     (note,) = [n for n, target in enumerate(writes) if "_deltactl/uploads/" in target]
     first = min(n for n, target in enumerate(writes) if "partNumber=" in target)
     assert begun < note < first
-    assert scene.notes() == []
-    assert scene.parts() == 0
+    scene.ensure_clean()
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,7 @@ def test_an_interrupted_run_completes_its_upload(scene: Scene, number: signal.Si
     scene.proxy.release()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
-    assert scene.parts() == 0
-    assert scene.notes() == []
+    scene.ensure_clean()
     scene.ensure_optimized()
 
 
@@ -206,15 +207,12 @@ def test_a_second_signal_ends_the_process_and_the_next_run_aborts_the_upload(sce
     assert scene.parts() >= 2
     scene.table.optimize(COPIED)
     scene.ensure_optimized()
-    assert scene.parts() == 0
-    assert scene.notes() == []
+    scene.ensure_clean()
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])
 def test_the_next_run_aborts_the_upload_of_a_killed_one(scene: Scene, command: str) -> None:
-    process = scene.start_until_second_part()
-    process.kill()
-    process.communicate()
+    scene.kill_at_second_part()
     assert scene.parts() >= 2
     (note,) = scene.notes()
     assert note.startswith("_deltactl/uploads/")
@@ -226,14 +224,11 @@ def test_the_next_run_aborts_the_upload_of_a_killed_one(scene: Scene, command: s
     else:
         scene.table.optimize(COPIED)
         scene.ensure_optimized()
-    assert scene.parts() == 0
-    assert scene.notes() == []
+    scene.ensure_clean()
 
 
 def test_a_missing_right_is_a_warning(scene: Scene) -> None:
-    process = scene.start_until_second_part()
-    process.kill()
-    process.communicate()
+    scene.kill_at_second_part()
     scene.add(_error(403, "AccessDenied"), "DELETE", "uploadId=", times=None)
     warnings: list[str] = []
     table = Table(scene.root, storage_options=scene.options, warn=warnings.append)

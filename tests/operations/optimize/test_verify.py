@@ -60,11 +60,11 @@ def row(number: int) -> Row:
     }
 
 
-def build(mapping: str = "none", *features: str) -> TableBuilder:
+def build(*features: str) -> TableBuilder:
     """Three files of several row groups, rows deleted from one; `w` has been widened since."""
     store = fresh_store()
     features = ("deletionVectors", "typeWidening", *features)
-    builder = TableBuilder(store, COLUMNS, mapping=mapping, features=features)
+    builder = TableBuilder(store, COLUMNS, features=features)
     files = [[row(10 * i + j) for j in range(10)] for i in range(3)]
     paths = builder.append(*files, row_group_rows=4)
     builder.delete_rows(paths[1], [2, 5])
@@ -315,13 +315,6 @@ def test_a_mutation_is_caught(
         assert multiset(rows) != multiset(builder.rows()), "this mutation harms nothing"
 
 
-@pytest.mark.parametrize("mapping", ["name", "id"])
-def test_swapped_columns_of_a_mapped_table_are_caught(mapping: str, monkeypatch: Patch) -> None:
-    builder = build(mapping)
-    swap_when_reading(monkeypatch)
-    assert_caught(builder, "full")
-
-
 def test_names_that_no_reader_looks_for_are_caught_by_full(monkeypatch: Patch) -> None:
     """A mapping is off, and its names are written all the same."""
     builder = build()
@@ -341,18 +334,9 @@ def test_wrong_row_ids_are_caught_by_full(monkeypatch: Patch) -> None:
     def count_live_rows_only(live: LiveBatch, *rest: Any) -> pa.RecordBatch:
         return real(replace(live, mask=None, num_physical_rows=live.columns.num_rows), *rest)
 
-    builder = build("none", "rowTracking")
+    builder = build("rowTracking")
     monkeypatch.setattr(optimize_tasks, "keep_row_ids", count_live_rows_only)
     assert_caught(builder, "full")
-
-
-@pytest.mark.parametrize("mapping", ["none", "name", "id"])
-@pytest.mark.parametrize("features", [(), ("rowTracking",)], ids=["plain", "row-tracking"])
-def test_nothing_is_caught_where_nothing_is_wrong(mapping: str, features: tuple[str, ...]) -> None:
-    builder = build(mapping, *features)
-    assert run(builder, "full").files_removed == 3
-    rows = Table(builder.store.uri, store=builder.store).scan().read_all().to_pylist()
-    assert multiset(rows) == multiset(builder.rows())
 
 
 def test_files_with_string_views_are_verified() -> None:

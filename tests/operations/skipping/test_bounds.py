@@ -6,24 +6,13 @@ import pyarrow as pa
 from deltactl.operations.skipping.lookups import FileBounds, select_bounds
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.stats_decoding import bounds_type, parse_stats
+from tests.support.table_builder import Column, struct_of
 
-FIELDS = [
-    {"name": "a", "type": "long", "nullable": True, "metadata": {}},
-    {
-        "name": "s",
-        "type": {
-            "type": "struct",
-            "fields": [{"name": "x", "type": "double", "nullable": True, "metadata": {}}],
-        },
-        "nullable": True,
-        "metadata": {},
-    },
-]
+SCHEMA = json.dumps(struct_of(Column("a"), Column("s", struct_of(Column("x", "double")))))
 
 
 def bounds(path: tuple[str, ...], *stats: Any) -> FileBounds:
-    schema = json.dumps({"type": "struct", "fields": FIELDS})
-    metadata = Metadata(id="t", schema_string=schema, partition_columns=(), configuration={})
+    metadata = Metadata(id="t", schema_string=SCHEMA, partition_columns=(), configuration={})
     kind = bounds_type(metadata, [("a",), ("s", "x")])
     texts = [None if s is None else s if isinstance(s, str) else json.dumps(s) for s in stats]
     return select_bounds(parse_stats(pa.chunked_array([pa.array(texts, pa.string())]), kind), path)
