@@ -6,8 +6,9 @@ States met twice are searched once.
 from __future__ import annotations
 
 import random
+from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +43,68 @@ class Counts:
     worlds: int = 0
 
 
+class _Graph:
+    """States by number, and the numbers of those that may follow; few bytes for each state."""
+
+    def __init__(self) -> None:
+        self.states: list[State] = []
+        self._numbers: dict[State, int] = {}
+        self._following: list[array[int] | None] = []
+        self._earlier: dict[int, array[int]] = {}  # what followed before it was searched again
+
+    def number(self, state: State) -> int:
+        """The number of a state; a new one if it was not met before."""
+        found = self._numbers.setdefault(state, len(self.states))
+        if found == len(self.states):
+            self.states.append(state)
+            self._following.append(None)
+        return found
+
+    def follow(self, number: int, following: Iterable[int]) -> None:
+        """Take what may follow a state, also if it was searched before."""
+        before = self._following[number]
+        if before is not None:
+            self._earlier.setdefault(number, array("I")).extend(before)
+        self._following[number] = array("I", following)
+
+    def is_searched(self, number: int) -> bool:
+        return self._following[number] is not None
+
+    def following(self, number: int) -> Sequence[int]:
+        return self._following[number] or ()
+
+    def all_following(self) -> dict[State, list[State]]:
+        """What may follow each state, also what was found before it was searched again."""
+        return {
+            self.states[number]: [
+                self.states[it] for it in (*self._earlier.get(number, ()), *following)
+            ]
+            for number, following in enumerate(self._following)
+            if following is not None
+        }
+
+    def count_up(self, counts: Counts) -> None:
+        """Count states and steps, the ways from the first state to an end, and the longest."""
+        found = [it for it in self._following if it is not None]
+        counts.states, counts.steps = len(found), sum(map(len, found))
+        counts.ends = sum(1 for it in found if not it)
+        ways, depth = (
+            array("d", bytes(8 * len(self.states))),
+            array("I", bytes(4 * len(self.states))),
+        )
+        stack = [0]
+        while stack:
+            following = self.following(stack[-1])
+            missing = [it for it in following if not ways[it]]
+            if missing:
+                stack += missing
+                continue
+            number = stack.pop()
+            ways[number] = sum(ways[it] for it in following) or 1.0
+            depth[number] = max((depth[it] + 1 for it in following), default=0)
+        counts.schedules, counts.depth = ways[0], depth[0]
+
+
 def explore(machine: Machine) -> Counts:
     """Search every world that an invariant can tell from others, and every end.
 
@@ -53,39 +116,33 @@ def explore(machine: Machine) -> Counts:
             its second argument.
     """
     meetings = machine.meetings = Meetings(machine.worlds)
-    after: dict[State, list[State]] = {}
-    before: dict[State, list[State]] = {}  # what followed before a state was searched again
-    relying: dict[Reliance, list[State]] = {}
-    stale: set[State] = set()
-    counts = Counts()
-    start = state = machine.start()
-    waiting = [start]
+    graph = _Graph()
+    relying: dict[Reliance, list[int]] = {}
+    stale: set[int] = set()
+    number = graph.number(machine.start())
+    waiting = [number]
     try:
         while waiting:
-            state = waiting.pop()
-            if state in after and state not in stale:
+            number = waiting.pop()
+            if graph.is_searched(number) and number not in stale:
                 continue
-            found = _enter(machine, state)
-            if state in after:
-                before.setdefault(state, []).extend(after[state])
-            after[state] = found
-            stale.discard(state)
+            found = [graph.number(it) for it in _enter(machine, graph.states[number])]
+            graph.follow(number, found)
+            stale.discard(number)
             for reliance in meetings.take_reliances():
-                relying.setdefault(reliance, []).append(state)
-            again = [s for wrong in meetings.take_wrong() for s in relying.pop(wrong, ())]
+                relying.setdefault(reliance, []).append(number)
+            again = [it for wrong in meetings.take_wrong() for it in relying.pop(wrong, ())]
             stale.update(again)
-            waiting += [s for s in after[state] if s not in after]
+            waiting += [it for it in found if not graph.is_searched(it)]
             waiting += again
     except Violation as violation:
-        every = after | {s: [*more, *after[s]] for s, more in before.items()}
-        violation.args = (*violation.args, str(way_to(machine, every, state)))
+        way = way_to(machine, graph.all_following(), graph.states[number])
+        violation.args = (*violation.args, str(way))
         raise
     finally:
         machine.meetings = None
-    counts.steps = sum(map(len, after.values()))
-    counts.ends = sum(1 for steps in after.values() if not steps)
-    counts.states, counts.runs, counts.worlds = len(after), machine.runs, len(machine.worlds)
-    counts.schedules, counts.depth = _measure(start, after)
+    counts = Counts(runs=machine.runs, worlds=len(machine.worlds))
+    graph.count_up(counts)
     return counts
 
 
@@ -96,25 +153,6 @@ def _enter(machine: Machine, state: State) -> list[State]:
     if not steps:
         machine.checks.end(state)
     return [machine.follow(state, step) for step in steps]
-
-
-def _measure(start: State, after: Mapping[State, Sequence[State]]) -> tuple[float, int]:
-    """How many ways lead from the start to an end, and how long the longest is."""
-    ways: dict[State, tuple[float, int]] = {}
-    stack = [start]
-    while stack:
-        state = stack[-1]
-        missing = [child for child in after[state] if child not in ways]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        found = [ways[child] for child in after[state]]
-        ways[state] = (
-            sum(count for count, _ in found) or 1.0,
-            max((length + 1 for _, length in found), default=0),
-        )
-    return ways[start]
 
 
 def find_shortest(machine: Machine, most_states: int = 2_000_000) -> Found | None:
