@@ -157,6 +157,8 @@ class FileSearch:
         roots = foreign_roots(
             self.listed["name"], self.directories, iceberg=not rule.hides_metadata
         )
+        # Below another table's root, a vacuum keeps what the log does not name.
+        is_vacuumed = pc.and_(fates.is_writers, "" not in roots)
         cases = {
             Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
             Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
@@ -167,7 +169,8 @@ class FileSearch:
             Where.SHARED: fates.is_shared,
             Where.CHANGES: pc.and_(is_named, change_data_mask(of_table)),
             Where.OLDER: pc.and_not(is_named, is_hidden),
-            Where.UNREFERENCED: pc.and_not(is_data, is_hidden),
+            Where.UNREFERENCED: pc.and_(is_vacuumed, pc.and_not(is_data, is_hidden)),
+            Where.UNKNOWN: pc.and_not(is_data, is_hidden),
             Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
             Where.ICEBERG: pc.starts_with(names, "metadata/"),
         }

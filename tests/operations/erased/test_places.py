@@ -31,6 +31,7 @@ from tests.support.table_builder import (
 NAME, ID, PART = "zebra.jane@example.com", 4242, "zebra=x y"
 BY_NAME, BY_ID, BY_PART = f"name = '{NAME}'", f"id = {ID}", f"p = '{PART}'"
 NOTHING = "id = 4243 OR name = 'zebra.jan' OR p = 'ebra'"
+WRITERS = "part-0000{}-3f2b7d1e-0c1d-4a7e-9a55-0123456789ab-c000.snappy.parquet"
 RUN = "20240131T120000Z-0a1b2c3d"
 
 
@@ -46,7 +47,8 @@ def search(store: Store, predicate: str, **options: Any) -> ErasedReport:
 def base(**options: Any) -> TableBuilder:
     columns = [Column("id", "long"), Column("name", "string"), Column("p", "string")]
     builder = new_table(*columns, partition_by=["p"], **options)
-    builder.append([{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}])
+    ends = [{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}]
+    builder.append(ends, name=WRITERS.format(1))
     return builder
 
 
@@ -201,7 +203,10 @@ PLANTED = {
     "older, removed without partition values": Planted(
         remove_without_values, f"{BY_ID} AND p = 'q'", "files of older versions"
     ),
-    "unreferenced": Planted(put("p=q/stray.parquet", data()), BY_NAME, "unreferenced files"),
+    "unreferenced": Planted(put(f"p=q/{WRITERS.format(2)}", data()), BY_NAME, "unreferenced files"),
+    "unknown": Planted(
+        put("p=q/stray.parquet", data()), BY_NAME, "unknown files", "p=*/stray.parquet"
+    ),
     "change data": Planted(change, BY_ID, "change data"),
     "quarantine": Planted(
         put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
@@ -214,7 +219,7 @@ PLANTED = {
         lambda b: b.remove(add_stored(b)), f"{BY_PART} AND {BY_ID}", "files of older versions"
     ),
     "stored partition column, unreferenced": Planted(
-        put("p=q/stray.parquet", data()), BY_PART, "unreferenced files"
+        put("p=q/stray.parquet", data()), BY_PART, "unknown files"
     ),
     "stored partition column, change data": Planted(change, BY_PART, "change data"),
     "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
@@ -323,7 +328,7 @@ PLANTED = {
     ),
     "comment of a field of a struct": Planted(comment, BY_NAME, "commits", "schemaString"),
     "stray directory of another column": Planted(
-        put("name=backup/stray.parquet", data()), BY_NAME, "unreferenced files"
+        put("name=backup/stray.parquet", data()), BY_NAME, "unknown files"
     ),
     "JSON of another program": Planted(
         put("notes/x.json", json.dumps({"name": NAME})), BY_NAME, "other files"

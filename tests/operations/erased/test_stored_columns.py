@@ -34,7 +34,7 @@ PLACES = {
     "hidden": "rows that deletion vectors hide",
     "removed": "files of older versions",
     "removed without values": "files of older versions",
-    "stray": "unreferenced files",
+    "stray": "unknown files",
     "quarantine": "quarantine",
     "change": "change data",
 }
