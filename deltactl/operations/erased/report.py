@@ -84,6 +84,11 @@ class Where(StrEnum):
         _UNSET,
         _CLEANUP,
     )
+    METADATA = (
+        "metadata of the table",
+        "the latest version, and so each new checkpoint: first change it, with ALTER TABLE or "
+        "COMMENT ON; a domain, with the program that wrote it",
+    )
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
     CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
@@ -314,7 +319,11 @@ class ErasedReport(ShortRepr):
         tables = [*reversed([table for table, _ in self.tables])]
         for table in dict.fromkeys([*tables, *(it.table for it in self.places)]):
             places = [it for it in self.places if it.table == table]
-            for step in _needed({step for it in places for step in it.steps}):
+            steps = {step for it in places for step in it.steps}
+            if any(it.name == Where.METADATA for it in places):
+                # Each cleanup writes a checkpoint, with the metadata of the latest version.
+                steps = {it for it in steps if it[0] != _CLEANUP}
+            for step in _needed(steps):
                 with_it = (it for it in places if step in it.steps)
                 found |= dict.fromkeys(c for it in with_it for c in it.spell(*step, shown))
         return tuple(found)

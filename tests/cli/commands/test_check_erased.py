@@ -154,6 +154,21 @@ def test_no_command_deletes_unknown_files(cli: RunCli, table: str) -> None:
     assert live.exists()
 
 
+def test_a_live_description_is_changed_before_any_command(cli: RunCli, table: str) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    DeltaTable(table).alter.set_table_description("a copy for jane@example.com")
+    append(table)
+    DeltaTable(table).create_checkpoint()
+    pass_days(table, 40)
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "checkpoint" not in [shlex.split(it)[1] for it in found["commands"]]
+    (live,) = (it for it in found["places"] if it["place"] == "metadata of the table")
+    assert (live["parts"], live["commands"]) == (["description"], [])
+    DeltaTable(table).alter.set_table_description("a copy")
+    append(table)
+    run_printed(cli, table)
+
+
 def test_files_to_delete_by_hand_are_named(cli: RunCli, table: str) -> None:
     for number in range(120):
         (Path(table) / f"{number}.csv").write_text("email\njane@example.com\n", "utf-8")

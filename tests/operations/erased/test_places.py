@@ -132,7 +132,7 @@ def tag(builder: TableBuilder) -> None:
 
 def comment(builder: TableBuilder) -> None:
     who = struct_of(Column("age", "integer", metadata={"comment": f"as in {NAME}"}))
-    builder.change_metadata(columns=[*builder.columns, Column("who", who)])
+    change_for_some_time(builder, [*builder.columns, Column("who", who)])
 
 
 def only_checkpoint(plant: Callable[[TableBuilder], object], kind: str) -> Any:
@@ -156,16 +156,31 @@ def constrain_for_some_time(builder: TableBuilder) -> None:
     builder.change_metadata(configuration={})
 
 
-def set_default(builder: TableBuilder) -> None:
-    default = {"CURRENT_DEFAULT": f"'{NAME}'"}
-    columns = [Column("id", "long"), Column("name", "string", metadata=default)]
-    builder.change_metadata(columns=[*columns, Column("p", "string")])
+DEFAULT = [
+    Column("id", "long"),
+    Column("name", "string", metadata={"CURRENT_DEFAULT": f"'{NAME}'"}),
+    Column("p", "string"),
+]
+
+
+def checkpoint_default(builder: TableBuilder) -> None:
+    before = builder.columns
+    builder.change_metadata(columns=DEFAULT)
+    builder.checkpoint()
+    builder.change_metadata(columns=before)
+    builder.store.delete_many([commit_path(v) for v in range(builder.version)])
+
+
+def change_for_some_time(builder: TableBuilder, columns: list[Column]) -> None:
+    before = builder.columns
+    builder.change_metadata(columns=columns)
+    builder.change_metadata(columns=before)
 
 
 def set_identity(builder: TableBuilder) -> None:
     marks = {"delta.identity.start": 1, "delta.identity.highWaterMark": ID}
     columns = [Column("id", "long", metadata=marks), Column("name", "string")]
-    builder.change_metadata(columns=[*columns, Column("p", "string")])
+    change_for_some_time(builder, [*columns, Column("p", "string")])
 
 
 def checksum(builder: TableBuilder) -> None:
@@ -258,9 +273,7 @@ PLANTED = {
     "v2 checkpoint": Planted(
         only_checkpoint(add_stats("maxValues", id=ID), "v2-json"), BY_ID, "checkpoints"
     ),
-    "metadata in a checkpoint": Planted(
-        only_checkpoint(set_default, "classic"), BY_NAME, "checkpoints", "schemaString"
-    ),
+    "metadata in a checkpoint": Planted(checkpoint_default, BY_NAME, "checkpoints", "schemaString"),
     "unused sidecar": Planted(sidecar, BY_PART, "checkpoints", "partition values"),
     "checksum": Planted(checksum, BY_ID, "checksums", "minima and maxima"),
     "predicate": Planted(
@@ -276,11 +289,13 @@ PLANTED = {
         BY_NAME,
         "other files of the log",
     ),
-    "default": Planted(set_default, BY_NAME, "commits", "schemaString"),
+    "default": Planted(
+        lambda b: change_for_some_time(b, DEFAULT), BY_NAME, "commits", "schemaString"
+    ),
     "identity": Planted(set_identity, BY_ID, "commits", "schemaString"),
     "domain": Planted(
         lambda b: b.commit(
-            {"domainMetadata": {"domain": "d", "configuration": NAME, "removed": False}}
+            {"domainMetadata": {"domain": "d", "configuration": NAME, "removed": True}}
         ),
         BY_NAME,
         "commits",
@@ -376,6 +391,24 @@ def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
     shown = json.dumps(search(builder.store, BY_NAME, redact=True).to_dict())
     assert "KEY" in shown
     assert "zebra" not in shown
+
+
+def test_live_metadata_is_changed_before_the_log_is_cleaned_up() -> None:
+    builder = base()
+    columns, who = builder.columns, Column("who", "string", metadata={"comment": f"as {NAME}"})
+    domain = {"domain": "d", "configuration": NAME}
+    builder.commit({"domainMetadata": {**domain, "removed": False}})
+    builder.change_metadata(columns=[*columns, who], description=f"of {NAME}")
+    builder.commit()
+    report = search(builder.store, BY_NAME)
+    (live,) = (it for it in report.places if it.name == "metadata of the table")
+    assert (live.parts, live.steps) == (("description", "schemaString", "domain d"), ())
+    assert report.commands == ()
+    builder.commit({"domainMetadata": {**domain, "removed": True}})
+    builder.change_metadata(columns=columns, description=None)
+    report = search(builder.store, BY_NAME)
+    assert "metadata of the table" not in [it.name for it in report.places]
+    assert [shlex.split(it)[-1] for it in report.commands] == ["--cleanup"]
 
 
 def test_a_file_that_no_cleanup_deletes_has_no_command() -> None:
