@@ -112,7 +112,8 @@ class FileSearch:
         of_table = pc.if_else(is_kept, stripped, names)
         rows = pc.index_in(of_table, value_set=self.named["name"])
         fates = find_fates(self.planner, files, self.named["name"])
-        places = self._find_places(names, of_table, fates)
+        ends, has_journal = self._find_runs(names)
+        places = self._find_places(names, of_table, fates, has_journal)
         self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += count_true(is_vector)
@@ -122,7 +123,7 @@ class FileSearch:
             name=names,
             size_bytes=files["size_bytes"],
             partition_values=self.named["partition_values"].take(rows),
-            until_ms=self._find_ends(names, places, fates),
+            until_ms=self._find_ends(names, places, fates, ends),
         ).filter(pc.invert(is_vector))
 
     def _with_elsewhere(self) -> pa.Table:
@@ -133,14 +134,21 @@ class FileSearch:
         files = pa.table({"name": elsewhere})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
-    def _find_ends(
-        self, names: pa.ChunkedArray, places: pa.ChunkedArray, fates: Fates
-    ) -> pa.ChunkedArray:
-        """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
+    def _find_runs(self, names: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
+        """Return the ends of quarantined files; whether the journal of their run can be read."""
         runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
         run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
         at = pc.index_in(run_ids, value_set=pa.array(list(runs), pa.string()))
-        quarantined = pa.array(list(runs.values()), pa.int64()).take(at)
+        return pa.array(list(runs.values()), pa.int64()).take(at), pc.is_valid(at)
+
+    def _find_ends(
+        self,
+        names: pa.ChunkedArray,
+        places: pa.ChunkedArray,
+        fates: Fates,
+        quarantined: pa.Array,
+    ) -> pa.ChunkedArray:
+        """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
         elsewhere = self.named.filter(self.named["log_until_ms"].is_valid())
         elsewhere = elsewhere.sort_by([("log_until_ms", "descending")])
         by_log = elsewhere["log_until_ms"].take(pc.index_in(names, value_set=elsewhere["name"]))
@@ -148,7 +156,11 @@ class FileSearch:
         return pc.coalesce(quarantined, by_log, pc.if_else(is_vacuumed, fates.until_ms, None))
 
     def _find_places(
-        self, names: pa.ChunkedArray, of_table: pa.ChunkedArray, fates: Fates
+        self,
+        names: pa.ChunkedArray,
+        of_table: pa.ChunkedArray,
+        fates: Fates,
+        has_journal: pa.ChunkedArray,
     ) -> pa.ChunkedArray:
         """Return the places of files; ``of_table``: their names before a vacuum."""
         rule = HiddenRule(self.snapshot.metadata)
@@ -159,8 +171,10 @@ class FileSearch:
         )
         # Below another table's root, a vacuum keeps what the log does not name.
         is_vacuumed = pc.and_(fates.is_writers, "" not in roots)
+        is_quarantined = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         cases = {
-            Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
+            Where.QUARANTINE: pc.and_(is_quarantined, has_journal),
+            Where.LOST: is_quarantined,
             Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
             Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
             Where.OF_SOURCE: absolute_mask(names),

@@ -75,6 +75,10 @@ class Where(StrEnum):
         _VACUUM,
     )
     QUARANTINE = "quarantine", "the quarantine of a vacuum", _EMPTY_QUARANTINE
+    LOST = (
+        "quarantine without a journal",
+        "no run whose journal can be read: delete the files if nobody needs them",
+    )
     VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
     PATHS = "names of files and directories", "these files and directories", _VACUUM_ALL
     LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
@@ -114,7 +118,7 @@ RECORDS: Final = (Where.JOURNALS, Where.OWN)
 TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
-BY_HAND: Final = (Where.UNKNOWN, Where.OTHER)
+BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
 """Places of files that no command deletes: ``parts`` are their names."""
 
 _MOST_PARTS: Final = 100

@@ -169,6 +169,22 @@ def test_a_live_description_is_changed_before_any_command(cli: RunCli, table: st
     run_printed(cli, table)
 
 
+def test_only_a_quarantine_with_a_journal_has_a_command(cli: RunCli, table: str) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    pass_days(table)
+    append(table)
+    assert cli("vacuum", table, "--yes", "--quarantine").code == 0
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "--purge-quarantine" in " ".join(found["commands"])
+    shutil.rmtree(Path(table) / "_deltactl" / "vacuum")
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    (lost,) = (it for it in found["places"] if it["place"].startswith("quarantine"))
+    assert (lost["place"], lost["commands"]) == ("quarantine without a journal", [])
+    assert lost["parts"][0].startswith("_deltactl/quarantine/")
+    shutil.rmtree(Path(table) / "_deltactl" / "quarantine")
+    run_printed(cli, table)
+
+
 def test_files_to_delete_by_hand_are_named(cli: RunCli, table: str) -> None:
     for number in range(120):
         (Path(table) / f"{number}.csv").write_text("email\njane@example.com\n", "utf-8")

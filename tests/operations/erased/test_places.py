@@ -224,7 +224,10 @@ PLANTED = {
     ),
     "change data": Planted(change, BY_ID, "change data"),
     "quarantine": Planted(
-        put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
+        put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()),
+        BY_ID,
+        "quarantine without a journal",
+        f"_deltactl/quarantine/{RUN}/p=*/f.parquet",
     ),
     "stored partition column": Planted(add_stored, BY_PART, "stored partition columns"),
     "stored partition column, hidden": Planted(

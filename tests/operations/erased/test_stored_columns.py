@@ -35,7 +35,7 @@ PLACES = {
     "removed": "files of older versions",
     "removed without values": "files of older versions",
     "stray": "unknown files",
-    "quarantine": "quarantine",
+    "quarantine": "quarantine without a journal",
     "change": "change data",
 }
 
