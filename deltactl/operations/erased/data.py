@@ -20,7 +20,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.erased.fates import Fates, find_fates
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import locate_known
-from deltactl.operations.erased.report import Where
+from deltactl.operations.erased.report import BY_HAND, MOST_PARTS, Where, mask_directories
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
@@ -44,7 +44,6 @@ _LIVE_COLUMNS: Final = ("path", "size_bytes", "partition_values", "deletion_vect
 _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
-_NO_NAMES: Final = pa.array([], pa.string())
 _VACUUMED: Final = (Where.SHARED, Where.CHANGES, Where.OLDER, Where.UNREFERENCED)
 _VERSIONS_AT_ONCE: Final = 1 << 14
 
@@ -114,7 +113,7 @@ class FileSearch:
         fates = find_fates(self.planner, files, self.named["name"])
         ends, has_journal = self._find_runs(names)
         places = self._find_places(names, of_table, fates, has_journal)
-        self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
+        self._search_all_names(names, places, every["name"].filter(is_live))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += count_true(is_vector)
         return _as_files(
@@ -193,20 +192,45 @@ class FileSearch:
             places = pc.if_else(mask, str(place), places)
         return places
 
-    def _search_all_names(self, others: pa.ChunkedArray) -> None:
-        """Search the names of all files and directories but those of the log."""
-        listed = self.listed["name"]
-        is_out = pc.or_(log_mask(listed), pc.is_in(listed, value_set=others))
-        folders = pa.array([f"{it}/" for it in self.directories], pa.string())
-        self._search_names(Where.OTHER, others)
-        self._search_names(Where.PATHS, listed.filter(pc.invert(is_out)), folders)
+    def _search_all_names(
+        self, names: pa.ChunkedArray, places: pa.ChunkedArray, live: pa.ChunkedArray
+    ) -> None:
+        """Search the names of all files and directories but those of the log.
+
+        What ends the name of a file is what ends the file; a live one is rewritten.
+        """
+        checksums = self.listed["name"].filter(_checksum_mask(self.listed["name"]))
+        count = self._search_names(Where.PATHS, live, (Where.STORED,))
+        count += self._search_names(Where.PATHS, checksums)
+        for place in map(Where, pc.unique(places).to_pylist()):
+            of_place = names.filter(pc.equal(places, str(place)))
+            name = Where.OTHER if place == Where.OTHER else Where.PATHS
+            count += self._search_names(name, of_place, (place,))
+        if not count:  # else files keep the directories
+            self._search_directories()
+
+    def _search_directories(self) -> None:
+        """Search the names of directories: a full vacuum deletes those that it lists."""
+        rule = HiddenRule(self.snapshot.metadata)
+        roots = foreign_roots(self.listed["name"], self.directories, iceberg=True) - {""}
+        folders = pa.chunked_array([[f"{it}/" for it in self.directories]], pa.string())
+        is_kept = pc.or_(rule.mask(folders), below_mask(folders, roots))
+        self._search_names(Where.PATHS, folders.filter(is_kept), is_file=False)
+        listed = folders.filter(pc.invert(is_kept))
+        self._search_names(Where.PATHS, listed, (Where.UNREFERENCED,), is_file=False)
 
     def _search_names(
-        self, place: Where, names: pa.Array, directories: pa.Array = _NO_NAMES
-    ) -> None:
-        files, more = (count_true(self.sought.in_paths(it)) for it in (names, directories))
-        if files or more:
-            self.found.add(place, files=files, entries=files or more, parts=("paths",))
+        self, place: Where, names: pa.Array, of: tuple[Where, ...] = (), *, is_file: bool = True
+    ) -> int:
+        """Search names; return how many have a value."""
+        found = names.filter(self.sought.in_paths(names))
+        count = len(found)
+        if count:
+            by_hand = not set(of).isdisjoint(BY_HAND)
+            shown = found.slice(0, MOST_PARTS).to_pylist() if by_hand else ()
+            parts = tuple(map(mask_directories, shown)) or ("paths",)
+            self.found.add(place, files=count if is_file else 0, entries=count, parts=parts, of=of)
+        return count
 
     def _old_versions(self, reads: bool) -> Iterator[pa.Table]:
         """Yield the old versions of objects; count them, and say so if they are not read."""

@@ -88,7 +88,7 @@ class Found(Searched):
         for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
             self.unread[place] = replace(self.unread[place], name="*")
         for key, it in self.places.items():
-            if it.name in (Where.PROPERTIES, Where.METADATA, *BY_HAND):
+            if it.name in (Where.PROPERTIES, Where.METADATA, Where.PATHS, *BY_HAND):
                 mask = "KEY" if it.name == Where.PROPERTIES else "*"
                 masks = sought.in_texts(pa.array(it.parts, pa.string()), True).to_pylist()
                 parts = zip(it.parts, masks, strict=True)

@@ -80,7 +80,7 @@ class Where(StrEnum):
         "no run whose journal can be read: delete the files if nobody needs them",
     )
     VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
-    PATHS = "names of files and directories", "these files and directories", _VACUUM_ALL
+    PATHS = "names of files and directories", "these files and directories, until they are deleted"
     LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
     PROPERTIES = (
         "table properties",
@@ -121,7 +121,7 @@ TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
 """Places of files that no command deletes: ``parts`` are their names."""
 
-_MOST_PARTS: Final = 100
+MOST_PARTS: Final = 100
 
 _BY_CLOCK: Final = {
     _VACUUM: " --force-retention",
@@ -208,7 +208,8 @@ class Place:
 
     ``table`` is the address of the table or clone. ``parts``: what has the values. ``until_ms``:
     when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
-    this machine, but nothing else proves the time (see ``trusted_time``).
+    this machine, but nothing else proves the time (see ``trusted_time``). ``of``: the places whose
+    steps end this one, too.
     """
 
     table: str
@@ -219,6 +220,7 @@ class Place:
     until_ms: int | None = None
     parts: tuple[str, ...] = ()
     waits: bool = False
+    of: tuple[Where, ...] = ()
 
     @property
     def kept_by(self) -> str:
@@ -229,7 +231,8 @@ class Place:
     @property
     def steps(self) -> tuple[tuple[str, bool], ...]:
         """Return the steps that end it, in order, and which of them trust the clock."""
-        return tuple((it, self.waits and it in _BY_CLOCK) for it in self.name.steps)
+        steps = dict.fromkeys(it for place in (self.name, *self.of) for it in place.steps)
+        return tuple((it, self.waits and it in _BY_CLOCK) for it in steps)
 
     def join(self, other: Place) -> Place:
         """Return this place with what was found in other files of it."""
@@ -239,7 +242,8 @@ class Place:
             rows=(self.rows or 0) + (other.rows or 0) or None,
             entries=(self.entries or 0) + (other.entries or 0) or None,
             until_ms=max(self.until_ms or 0, other.until_ms or 0) or None,
-            parts=tuple(dict.fromkeys(self.parts + other.parts))[:_MOST_PARTS],
+            of=tuple(dict.fromkeys(self.of + other.of)),
+            parts=tuple(dict.fromkeys(self.parts + other.parts))[:MOST_PARTS],
         )
 
     def to_dict(self, redacted: str) -> dict[str, Any]:
@@ -324,9 +328,12 @@ class ErasedReport(ShortRepr):
         for table in dict.fromkeys([*tables, *(it.table for it in self.places)]):
             places = [it for it in self.places if it.table == table]
             steps = {step for it in places for step in it.steps}
-            if any(it.name == Where.METADATA for it in places):
-                # Each cleanup writes a checkpoint, with the metadata of the latest version.
-                steps = {it for it in steps if it[0] != _CLEANUP}
+            names = {it.name for it in places}
+            # Each cleanup writes a checkpoint, with the metadata of the latest version. A DELETE
+            # rewrites files: perhaps no others are left to rewrite.
+            vain = {_CLEANUP} if Where.METADATA in names else set()
+            vain |= {_REWRITE} if Where.LIVE in names else set()
+            steps = {it for it in steps if it[0] not in vain}
             for step in _needed(steps):
                 with_it = (it for it in places if step in it.steps)
                 found |= dict.fromkeys(c for it in with_it for c in it.spell(*step, shown))

@@ -185,6 +185,41 @@ def test_only_a_quarantine_with_a_journal_has_a_command(cli: RunCli, table: str)
     run_printed(cli, table)
 
 
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        ("to jane@example.com", ["vacuum", "--mode", "full"]),
+        ("_tmp/to jane@example.com", None),
+        ("sub/to jane@example.com", None),
+    ],
+)
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_name_has_the_command_that_ends_it(
+    cli: RunCli, table: str, folder: str, command: list[str] | None, is_empty: bool
+) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table)
+    run_printed(cli, table)
+    (live,) = list(Path(table).glob("country=FR/*.parquet"))[:1]
+    append(f"{table}/sub")
+    path = Path(table) / folder
+    path.mkdir(parents=True)
+    if not is_empty:
+        shutil.copy(live, path / STRAY)
+    pass_days(table)
+    os.utime(path, (0, 0))
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "names of files and directories" in {it["place"] for it in found["places"]} or (
+        folder.startswith("_")
+    )
+    words = [shlex.split(it) for it in found["commands"]]
+    is_known = is_empty or "/" in folder
+    assert [[it[1], *it[3:]] for it in words] == ([command] if command and is_known else [])
+    if words:
+        run_printed(cli, table)
+
+
 def test_files_to_delete_by_hand_are_named(cli: RunCli, table: str) -> None:
     for number in range(120):
         (Path(table) / f"{number}.csv").write_text("email\njane@example.com\n", "utf-8")

@@ -253,6 +253,7 @@ PLANTED = {
         put(f"p=q/to_{NAME}_1.parquet", parquet(id=[5], name=["b"], p=["q"])),
         BY_NAME,
         "names of files and directories",
+        f"p=*/to_{NAME}_1.parquet",
     ),
     "name of a data file like a partition": Planted(
         put(f"p=q/id={ID}-0.parquet", parquet(id=[5], name=["b"], p=["q"])),
@@ -354,7 +355,7 @@ PLANTED = {
     "number in JSON": Planted(put("x.json", json.dumps([{"id": ID}])), BY_ID, "other files"),
     "number below a header": Planted(put("x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
-    "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", "paths"),
+    "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", f"{NAME}.txt"),
     "text of a record": Planted(
         put("_deltactl/x.json", json.dumps({"name": f"id = {ID}"})), BY_ID, "records of deltactl"
     ),
@@ -394,6 +395,18 @@ def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
     shown = json.dumps(search(builder.store, BY_NAME, redact=True).to_dict())
     assert "KEY" in shown
     assert "zebra" not in shown
+
+
+def test_the_name_of_a_live_file_ends_by_a_rewrite() -> None:
+    builder = base()
+    builder.append(rows(5, "b"), name=f"to_{NAME}_1.parquet")
+    report = search(builder.store, BY_NAME)
+    (paths,) = (it for it in report.places if it.name == "names of files and directories")
+    words = [shlex.split(it)[1] for it in report.commands]
+    assert (len(paths.steps), words[:2]) == (2, ["optimize", "vacuum"])
+    builder.append(rows())
+    words = [shlex.split(it)[1] for it in search(builder.store, BY_NAME).commands]
+    assert words[:3] == ["FROM", "optimize", "vacuum"]  # --purge; then no rewrite of all files
 
 
 def test_live_metadata_is_changed_before_the_log_is_cleaned_up() -> None:
