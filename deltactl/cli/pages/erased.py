@@ -56,7 +56,7 @@ def describe_erased(report: ErasedReport) -> Iterator[Section]:
 
 
 def _join(parts: Sequence[str]) -> str:
-    more = f" and {len(parts) - _SHOWN:,} more" if len(parts) > _SHOWN else ""
+    more = " and more" if len(parts) > _SHOWN else ""
     return ", ".join(parts[:_SHOWN]) + more
 
 

@@ -20,7 +20,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.erased.fates import Fates, find_fates
 from deltactl.operations.erased.found import Found
 from deltactl.operations.erased.logs import locate_known
-from deltactl.operations.erased.report import Where
+from deltactl.operations.erased.report import BY_HAND, MOST_PARTS, Where, mask_directories
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
 from deltactl.operations.file_sizes import cut_files
@@ -44,7 +44,6 @@ _LIVE_COLUMNS: Final = ("path", "size_bytes", "partition_values", "deletion_vect
 _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _FOOTER_BYTES: Final = 64 << 10
-_NO_NAMES: Final = pa.array([], pa.string())
 _VACUUMED: Final = (Where.SHARED, Where.CHANGES, Where.OLDER, Where.UNREFERENCED)
 _VERSIONS_AT_ONCE: Final = 1 << 14
 
@@ -112,8 +111,9 @@ class FileSearch:
         of_table = pc.if_else(is_kept, stripped, names)
         rows = pc.index_in(of_table, value_set=self.named["name"])
         fates = find_fates(self.planner, files, self.named["name"])
-        places = self._find_places(names, of_table, fates)
-        self._search_all_names(names.filter(pc.equal(places, str(Where.OTHER))))
+        ends, has_journal = self._find_runs(names)
+        places = self._find_places(names, of_table, fates, has_journal)
+        self._search_all_names(names, places, every["name"].filter(is_live))
         is_vector = vector_mask(of_table)
         self.found.counts["vectors"] += count_true(is_vector)
         return _as_files(
@@ -122,7 +122,7 @@ class FileSearch:
             name=names,
             size_bytes=files["size_bytes"],
             partition_values=self.named["partition_values"].take(rows),
-            until_ms=self._find_ends(names, places, fates),
+            until_ms=self._find_ends(names, places, fates, ends),
         ).filter(pc.invert(is_vector))
 
     def _with_elsewhere(self) -> pa.Table:
@@ -133,14 +133,21 @@ class FileSearch:
         files = pa.table({"name": elsewhere})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
-    def _find_ends(
-        self, names: pa.ChunkedArray, places: pa.ChunkedArray, fates: Fates
-    ) -> pa.ChunkedArray:
-        """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
+    def _find_runs(self, names: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
+        """Return the ends of quarantined files; whether the journal of their run can be read."""
         runs = {it.run_id: it.quarantined_until_ms for it in list_runs(self.snapshot.store)}
         run_ids = pc.replace_substring_regex(names, rf"(?s)^{QUARANTINE_DIR}/([^/]*)/.*", r"\1")
         at = pc.index_in(run_ids, value_set=pa.array(list(runs), pa.string()))
-        quarantined = pa.array(list(runs.values()), pa.int64()).take(at)
+        return pa.array(list(runs.values()), pa.int64()).take(at), pc.is_valid(at)
+
+    def _find_ends(
+        self,
+        names: pa.ChunkedArray,
+        places: pa.ChunkedArray,
+        fates: Fates,
+        quarantined: pa.Array,
+    ) -> pa.ChunkedArray:
+        """Return until when files are kept, as far as that is known: by a vacuum, or by a log."""
         elsewhere = self.named.filter(self.named["log_until_ms"].is_valid())
         elsewhere = elsewhere.sort_by([("log_until_ms", "descending")])
         by_log = elsewhere["log_until_ms"].take(pc.index_in(names, value_set=elsewhere["name"]))
@@ -148,7 +155,11 @@ class FileSearch:
         return pc.coalesce(quarantined, by_log, pc.if_else(is_vacuumed, fates.until_ms, None))
 
     def _find_places(
-        self, names: pa.ChunkedArray, of_table: pa.ChunkedArray, fates: Fates
+        self,
+        names: pa.ChunkedArray,
+        of_table: pa.ChunkedArray,
+        fates: Fates,
+        has_journal: pa.ChunkedArray,
     ) -> pa.ChunkedArray:
         """Return the places of files; ``of_table``: their names before a vacuum."""
         rule = HiddenRule(self.snapshot.metadata)
@@ -157,8 +168,12 @@ class FileSearch:
         roots = foreign_roots(
             self.listed["name"], self.directories, iceberg=not rule.hides_metadata
         )
+        # Below another table's root, a vacuum keeps what the log does not name.
+        is_vacuumed = pc.and_(fates.is_writers, "" not in roots)
+        is_quarantined = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         cases = {
-            Where.QUARANTINE: pc.starts_with(names, f"{QUARANTINE_DIR}/"),
+            Where.QUARANTINE: pc.and_(is_quarantined, has_journal),
+            Where.LOST: is_quarantined,
             Where.JOURNALS: pc.starts_with(names, f"{RUNS_DIR}/"),
             Where.OWN: pc.starts_with(names, f"{OWN_DIR}/"),
             Where.OF_SOURCE: absolute_mask(names),
@@ -167,7 +182,8 @@ class FileSearch:
             Where.SHARED: fates.is_shared,
             Where.CHANGES: pc.and_(is_named, change_data_mask(of_table)),
             Where.OLDER: pc.and_not(is_named, is_hidden),
-            Where.UNREFERENCED: pc.and_not(is_data, is_hidden),
+            Where.UNREFERENCED: pc.and_(is_vacuumed, pc.and_not(is_data, is_hidden)),
+            Where.UNKNOWN: pc.and_not(is_data, is_hidden),
             Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
             Where.ICEBERG: pc.starts_with(names, "metadata/"),
         }
@@ -176,20 +192,45 @@ class FileSearch:
             places = pc.if_else(mask, str(place), places)
         return places
 
-    def _search_all_names(self, others: pa.ChunkedArray) -> None:
-        """Search the names of all files and directories but those of the log."""
-        listed = self.listed["name"]
-        is_out = pc.or_(log_mask(listed), pc.is_in(listed, value_set=others))
-        folders = pa.array([f"{it}/" for it in self.directories], pa.string())
-        self._search_names(Where.OTHER, others)
-        self._search_names(Where.PATHS, listed.filter(pc.invert(is_out)), folders)
+    def _search_all_names(
+        self, names: pa.ChunkedArray, places: pa.ChunkedArray, live: pa.ChunkedArray
+    ) -> None:
+        """Search the names of all files and directories but those of the log.
+
+        What ends the name of a file is what ends the file; a live one is rewritten.
+        """
+        checksums = self.listed["name"].filter(_checksum_mask(self.listed["name"]))
+        count = self._search_names(Where.PATHS, live, (Where.STORED,))
+        count += self._search_names(Where.PATHS, checksums)
+        for place in map(Where, pc.unique(places).to_pylist()):
+            of_place = names.filter(pc.equal(places, str(place)))
+            name = Where.OTHER if place == Where.OTHER else Where.PATHS
+            count += self._search_names(name, of_place, (place,))
+        if not count:  # else files keep the directories
+            self._search_directories()
+
+    def _search_directories(self) -> None:
+        """Search the names of directories: a full vacuum deletes those that it lists."""
+        rule = HiddenRule(self.snapshot.metadata)
+        roots = foreign_roots(self.listed["name"], self.directories, iceberg=True) - {""}
+        folders = pa.chunked_array([[f"{it}/" for it in self.directories]], pa.string())
+        is_kept = pc.or_(rule.mask(folders), below_mask(folders, roots))
+        self._search_names(Where.PATHS, folders.filter(is_kept), is_file=False)
+        listed = folders.filter(pc.invert(is_kept))
+        self._search_names(Where.PATHS, listed, (Where.UNREFERENCED,), is_file=False)
 
     def _search_names(
-        self, place: Where, names: pa.Array, directories: pa.Array = _NO_NAMES
-    ) -> None:
-        files, more = (count_true(self.sought.in_paths(it)) for it in (names, directories))
-        if files or more:
-            self.found.add(place, files=files, entries=files or more, parts=("paths",))
+        self, place: Where, names: pa.Array, of: tuple[Where, ...] = (), *, is_file: bool = True
+    ) -> int:
+        """Search names; return how many have a value."""
+        found = names.filter(self.sought.in_paths(names))
+        count = len(found)
+        if count:
+            by_hand = not set(of).isdisjoint(BY_HAND)
+            shown = found.slice(0, MOST_PARTS).to_pylist() if by_hand else ()
+            parts = tuple(map(mask_directories, shown)) or ("paths",)
+            self.found.add(place, files=count if is_file else 0, entries=count, parts=parts, of=of)
+        return count
 
     def _old_versions(self, reads: bool) -> Iterator[pa.Table]:
         """Yield the old versions of objects; count them, and say so if they are not read."""

@@ -13,6 +13,7 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.converted import was_converted
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.storage.expiry import find_expiry
 from deltactl.operations.trusted_time import planning_now
@@ -22,18 +23,21 @@ from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.spellings import find_named
 from deltactl.protocol.path_columns import absolute_mask
+from deltactl.protocol.vacuum_names import writer_mask
 
 
 @dataclass(frozen=True, slots=True)
 class Fates:
     """Of files that are not live: whether a vacuum finds them in the log, and what keeps them.
 
-    ``until_ms``: when the retention has passed, null if unknown; ``is_shared``: a clone names them.
+    ``until_ms``: when the retention has passed, null if unknown; ``is_shared``: a clone names them;
+    ``is_writers``: a vacuum takes their names for those of a writer of the table.
     """
 
     is_named: pa.Array
     until_ms: pa.Array
     is_shared: pa.Array
+    is_writers: pa.Array
 
 
 def open_planner(
@@ -60,16 +64,20 @@ def find_fates(planner: Planner | None, files: pa.Table, known: pa.Array) -> Fat
     names = files["name"]
     try:
         if planner is not None:
-            is_named = find_named(names, planner.named())
+            scan = planner.log.events(planner.snapshot, planner.log.first_commit, planner.events)
+            is_named = find_named(names, planner.named(scan))
             shared = pa.chunked_array([pa.array([], pa.string()), *_shared(planner)])
             ends = _ends(planner, files, is_named)
-            return Fates(is_named, ends, pc.is_in(names, value_set=shared))
+            is_writers = writer_mask(names)
+            if was_converted(planner.snapshot, scan):
+                is_writers = pc.and_(is_writers, False)
+            return Fates(is_named, ends, pc.is_in(names, value_set=shared), is_writers)
     except InterruptedRunError:
         raise
     except DeltactlError:  # the search says which file of the log cannot be read
         pass
     no = pa.repeat(pa.scalar(False), len(names))
-    return Fates(pc.is_in(names, value_set=known), pa.nulls(len(names), pa.int64()), no)
+    return Fates(pc.is_in(names, value_set=known), pa.nulls(len(names), pa.int64()), no, no)
 
 
 def _ends(planner: Planner, files: pa.Table, is_named: pa.Array) -> pa.Array:

@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.erased.report import ErasedReport, Place, Unread, Where
+from deltactl.operations.erased.report import (
+    BY_HAND,
+    ErasedReport,
+    Place,
+    Unread,
+    Where,
+    mask_directories,
+)
 from deltactl.operations.erased.sought import Sought
 from deltactl.operations.run_context import RunContext
 
@@ -29,6 +36,8 @@ class Searched:
 
     def add(self, place: str, name: str = "", *, files: int = 1, **values: Any) -> None:
         """Add values in a file, which counts once if it is named, or in several ``files``."""
+        if name and place in BY_HAND:
+            values["parts"] = (mask_directories(name),)
         key = self.table, place, name
         is_known = bool(name) and key in self._named
         self._named.add(key)
@@ -74,16 +83,17 @@ class Found(Searched):
             raise InterruptedRunError("interrupted")
 
     def mask_names(self, sought: Sought) -> None:
-        """Mask the names of unread files, and of properties, that have a value."""
+        """Mask the names of unread files, of files to delete, and of properties with a value."""
         names = pa.array([it.name for it in self.unread], pa.string())
         for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
             self.unread[place] = replace(self.unread[place], name="*")
         for key, it in self.places.items():
-            if it.name == Where.PROPERTIES:
+            if it.name in (Where.PROPERTIES, Where.METADATA, Where.PATHS, *BY_HAND):
+                mask = "KEY" if it.name == Where.PROPERTIES else "*"
                 masks = sought.in_texts(pa.array(it.parts, pa.string()), True).to_pylist()
                 parts = zip(it.parts, masks, strict=True)
-                masked = tuple("KEY" if has_value else name for name, has_value in parts)
-                self.places[key] = replace(it, parts=masked)
+                masked = dict.fromkeys(mask if has_value else name for name, has_value in parts)
+                self.places[key] = replace(it, parts=tuple(masked))
 
     def note_searched(self, *parts: object) -> None:
         """Add something that was searched to the digest: buffers, or values."""

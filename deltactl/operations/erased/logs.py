@@ -71,6 +71,7 @@ def search_log(
         bare.append(new.filter(pc.invert(has_values)))
     found.counts["log_files"] += len(files)
     _search_properties(snapshot, sought, found)
+    _search_metadata(snapshot, sought, found)
     return pa.concat_tables([*named, *bare])
 
 
@@ -82,6 +83,25 @@ def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None
     keys = tuple(dict.fromkeys(pairs[at][0] for at, _ in find_parts(nodes, sought)))
     if keys:
         found.add(Where.PROPERTIES, files=0, entries=len(keys), parts=keys)
+
+
+def _search_metadata(snapshot: Snapshot, sought: Sought, found: Found) -> None:
+    """Find other live metadata that has a value of a user: a log cleanup leaves it, too."""
+    metadata = snapshot.metadata
+    texts = {
+        "name": metadata.name,
+        "description": metadata.description,
+        "schemaString": metadata.schema_string,
+    }
+    nodes = [(key, {"metaData": {key: text}}) for key, text in texts.items() if text]
+    nodes += [
+        (f"domain {it.domain}", {"domainMetadata": {"configuration": it.configuration}})
+        for it in snapshot.domains.values()
+    ]
+    hits = find_parts([(at, node) for at, (_, node) in enumerate(nodes)], sought)
+    parts = tuple(dict.fromkeys(nodes[at][0] for at, _ in hits))
+    if parts:
+        found.add(Where.METADATA, files=0, entries=len(parts), parts=parts)
 
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:

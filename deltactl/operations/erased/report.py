@@ -28,7 +28,6 @@ _UNSET: Final = "deltactl alter {} --unset {key}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
 _VACUUM: Final = "deltactl vacuum {}"
 _VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
-_VACUUM_UNKNOWN: Final = "deltactl vacuum {} --mode full --include-unknown"
 _EMPTY_QUARANTINE: Final = "deltactl vacuum {} --purge-quarantine"
 _MANIFEST: Final = "deltactl generate-manifest {}"
 
@@ -58,7 +57,12 @@ class Where(StrEnum):
     UNREFERENCED = (
         "unreferenced files",
         "nothing: no commit names them, and no tombstone of the latest version",
-        _VACUUM_UNKNOWN,
+        _VACUUM_ALL,
+    )
+    UNKNOWN = (
+        "unknown files",
+        "nothing: no commit names them, and a vacuum does not know whose they are: delete the "
+        "files if nobody needs them",
     )
     OF_SOURCE = (
         "files of the source of this clone",
@@ -71,14 +75,23 @@ class Where(StrEnum):
         _VACUUM,
     )
     QUARANTINE = "quarantine", "the quarantine of a vacuum", _EMPTY_QUARANTINE
+    LOST = (
+        "quarantine without a journal",
+        "no run whose journal can be read: delete the files if nobody needs them",
+    )
     VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
-    PATHS = "names of files and directories", "these files and directories", _VACUUM_ALL
+    PATHS = "names of files and directories", "these files and directories, until they are deleted"
     LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
     PROPERTIES = (
         "table properties",
         "the latest version, and so each new checkpoint",
         _UNSET,
         _CLEANUP,
+    )
+    METADATA = (
+        "metadata of the table",
+        "the latest version, and so each new checkpoint: first change it, with ALTER TABLE or "
+        "COMMENT ON; a domain, with the program that wrote it",
     )
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
@@ -91,7 +104,7 @@ class Where(StrEnum):
         "deltactl, for --undo: delete the directories of runs that ended and need no undo",
     )
     OWN = "records of deltactl", "deltactl, as long as it needs them"
-    OTHER = "other files", "nothing that deltactl knows: delete the files"
+    OTHER = "other files", "nothing that deltactl knows: delete the files if nobody needs them"
     CLONES = "clones"
     TABLES = (
         "other tables",
@@ -105,21 +118,22 @@ RECORDS: Final = (Where.JOURNALS, Where.OWN)
 TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
-_VACUUMS: Final = (_VACUUM, _VACUUM_ALL, _VACUUM_UNKNOWN)
-"""The last one does what all do."""
+BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
+"""Places of files that no command deletes: ``parts`` are their names."""
+
+MOST_PARTS: Final = 100
+
 _BY_CLOCK: Final = {
-    _VACUUM: "deltactl vacuum {} --force-retention",
-    _VACUUM_ALL: "deltactl vacuum {} --mode full --force-retention",
-    _VACUUM_UNKNOWN: "deltactl vacuum {} --mode full --include-unknown --force-retention",
-    _EMPTY_QUARANTINE: "deltactl vacuum {} --purge-quarantine --force-retention",
-    _CLEANUP: "deltactl checkpoint {} --cleanup --yes",
+    _VACUUM: " --force-retention",
+    _VACUUM_ALL: " --force-retention",
+    _EMPTY_QUARANTINE: " --force-retention",
+    _CLEANUP: " --yes",
 }
-"""The steps that trust the clock of this machine, if nothing else proves the time."""
+"""The flags to trust the clock of this machine, if nothing else proves the time."""
 _STEPS: Final = (
-    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, *_VACUUMS),
-    *(_BY_CLOCK[it] for it in _VACUUMS),
+    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM, _VACUUM_ALL),
     # Not before the vacuums: they delete only files that the log still names.
-    *(_EMPTY_QUARANTINE, _BY_CLOCK[_EMPTY_QUARANTINE], _CLEANUP, _BY_CLOCK[_CLEANUP]),
+    *(_EMPTY_QUARANTINE, _CLEANUP),
 )
 """In the order in which to take them."""
 
@@ -155,6 +169,12 @@ class NoColumnError(DataFileError):
     """A file without an action in the log, and without a column of the predicate."""
 
 
+def mask_directories(name: str) -> str:
+    """Return the name of a file without the values in its directories."""
+    directory, slash, base = name.rpartition("/")
+    return re.sub(r"=[^/]*", "=*", directory) + slash + base
+
+
 @dataclass(frozen=True, slots=True)
 class Unread:
     """What could not be searched; ``code`` and ``exit_code`` are those of an error."""
@@ -179,9 +199,7 @@ class Unread:
         known = error if isinstance(error, DeltactlError) else DataFileError("")
         is_known = isinstance(known, _ERRORS)
         exit_code = known.exit_code if is_known else DataFileError.exit_code
-        directory, slash, base = name.rpartition("/")
-        masked = re.sub(r"=[^/]*", "=*", directory) + slash + base
-        return cls(masked, place, known.code, reason, exit_code)
+        return cls(mask_directories(name), place, known.code, reason, exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +208,8 @@ class Place:
 
     ``table`` is the address of the table or clone. ``parts``: what has the values. ``until_ms``:
     when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
-    this machine, but nothing else proves the time (see ``trusted_time``).
+    this machine, but nothing else proves the time (see ``trusted_time``). ``of``: the places whose
+    steps end this one, too.
     """
 
     table: str
@@ -201,6 +220,7 @@ class Place:
     until_ms: int | None = None
     parts: tuple[str, ...] = ()
     waits: bool = False
+    of: tuple[Where, ...] = ()
 
     @property
     def kept_by(self) -> str:
@@ -209,10 +229,10 @@ class Place:
         return f"{self.name.kept_by} ({clock})" if self.waits else self.name.kept_by
 
     @property
-    def steps(self) -> tuple[str, ...]:
-        """Return the steps that end it, in order."""
-        steps = self.name.steps
-        return tuple(_BY_CLOCK.get(it, it) for it in steps) if self.waits else steps
+    def steps(self) -> tuple[tuple[str, bool], ...]:
+        """Return the steps that end it, in order, and which of them trust the clock."""
+        steps = dict.fromkeys(it for place in (self.name, *self.of) for it in place.steps)
+        return tuple((it, self.waits and it in _BY_CLOCK) for it in steps)
 
     def join(self, other: Place) -> Place:
         """Return this place with what was found in other files of it."""
@@ -222,7 +242,8 @@ class Place:
             rows=(self.rows or 0) + (other.rows or 0) or None,
             entries=(self.entries or 0) + (other.entries or 0) or None,
             until_ms=max(self.until_ms or 0, other.until_ms or 0) or None,
-            parts=tuple(dict.fromkeys(self.parts + other.parts)),
+            of=tuple(dict.fromkeys(self.of + other.of)),
+            parts=tuple(dict.fromkeys(self.parts + other.parts))[:MOST_PARTS],
         )
 
     def to_dict(self, redacted: str) -> dict[str, Any]:
@@ -236,26 +257,29 @@ class Place:
             "parts": list(self.parts),
             "kept_by": self.kept_by,
             "until": None if self.until_ms is None else format_timestamp(self.until_ms),
-            "commands": [it for step in self.steps for it in self.spell(step, redacted)],
+            "commands": [it for step in self.steps for it in self.spell(*step, redacted)],
         }
 
-    def spell(self, step: str, predicate: str) -> list[str]:
+    def spell(self, step: str, by_clock: bool, predicate: str) -> list[str]:
         """Return a step as commands, or as the statement for the engine that writes the table."""
         table = self.table
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
         texts = {"path": path.replace("`", "``"), "predicate": predicate}
         keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
-        return [step.format(shlex.quote(table), key=key, **texts) for key in keys]
+        command = step + _BY_CLOCK[step] if by_clock else step
+        return [command.format(shlex.quote(table), key=key, **texts) for key in keys]
 
 
-def _needed(steps: Set[str]) -> set[int]:
-    """Return the places in ``_STEPS`` of the steps, without those that others include."""
-    by_clock = [*(_BY_CLOCK[it] for it in _VACUUMS)]
-    weaker = {it for n, it in enumerate(_VACUUMS) if not steps.isdisjoint(by_clock[n:])}
-    for vacuums in (_VACUUMS, by_clock):
-        weaker |= {*[it for it in vacuums if it in steps][:-1]}
-    weaker |= {it for it in (_EMPTY_QUARANTINE, _CLEANUP) if _BY_CLOCK[it] in steps}
-    return {_STEPS.index(it) for it in steps - weaker}
+def _needed(steps: Set[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Return the steps in the order to take them, without those that others include."""
+
+    def is_included(step: str, by_clock: bool) -> bool:
+        wider = {step, _VACUUM_ALL} if step == _VACUUM else {step}
+        same = {(it, flag) for it in wider for flag in {by_clock, True}}
+        return not steps.isdisjoint(same - {(step, by_clock)})
+
+    needed = (it for it in steps if not is_included(*it))
+    return sorted(needed, key=lambda it: (_STEPS.index(it[0]), it[1]))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -303,9 +327,16 @@ class ErasedReport(ShortRepr):
         tables = [*reversed([table for table, _ in self.tables])]
         for table in dict.fromkeys([*tables, *(it.table for it in self.places)]):
             places = [it for it in self.places if it.table == table]
-            for step in sorted(_needed({step for it in places for step in it.steps})):
-                with_it = (it for it in places if _STEPS[step] in it.steps)
-                found |= dict.fromkeys(c for it in with_it for c in it.spell(_STEPS[step], shown))
+            steps = {step for it in places for step in it.steps}
+            names = {it.name for it in places}
+            # Each cleanup writes a checkpoint, with the metadata of the latest version. A DELETE
+            # rewrites files: perhaps no others are left to rewrite.
+            vain = {_CLEANUP} if Where.METADATA in names else set()
+            vain |= {_REWRITE} if Where.LIVE in names else set()
+            steps = {it for it in steps if it[0] not in vain}
+            for step in _needed(steps):
+                with_it = (it for it in places if step in it.steps)
+                found |= dict.fromkeys(c for it in with_it for c in it.spell(*step, shown))
         return tuple(found)
 
     def find_error(self) -> DeltactlError | None:

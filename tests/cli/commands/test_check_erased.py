@@ -1,5 +1,6 @@
 """`deltactl check --erased` from the shell: a value is erased by the commands that it prints."""
 
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ KEPT = {
     "delta.logRetentionDuration": "interval 0 days",
     "delta.enableExpiredLogCleanup": "false",  # by delta-rs: the printed commands must do it
 }
+STRAY = "part-00000-3f2b7d1e-0c1d-4a7e-9a55-0123456789ab-c000.snappy.parquet"
 OTHERS = ("otto@example.com", "SECRET-COUNTRY", "Berlin")
 
 
@@ -51,6 +53,19 @@ def result_of(ran: Ran) -> Any:
     return json.loads(ran.out)["result"]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run_on_terminal(cli: RunCli, *words: str) -> None:
+    """Run a command as it is printed, and answer yes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", Terminal("y\n"))
+        ran = cli(*words)
+    assert ran.code == 0, (words, ran.err)
+
+
 def run_printed(cli: RunCli, table: str, *others: str) -> list[set[str]]:
     """Search, run what is printed, and let days pass, until nothing is found: what was found."""
     seen = []
@@ -60,9 +75,7 @@ def run_printed(cli: RunCli, table: str, *others: str) -> list[set[str]]:
             break
         seen.append({it["place"] for it in found["places"]})
         for command in found["commands"]:
-            words = shlex.split(command)[1:]
-            words += ["--yes"] if words[0] == "vacuum" else []
-            assert cli(*words).code == 0, command
+            run_on_terminal(cli, *shlex.split(command)[1:])
         for it in (table, *others):
             pass_days(it)
             assert cli("alter", it, "--set", f"days={len(seen)}").code == 0
@@ -75,7 +88,7 @@ def plant(table: str) -> None:
     """Put the value where only some commands reach: a checkpoint, a stray, a quarantine."""
     DeltaTable(table).create_checkpoint()
     (live,) = Path(table).glob("country=SECRET*/*.parquet")
-    shutil.copy(live, live.with_name("stray.parquet"))
+    shutil.copy(live, live.with_name(STRAY))
 
 
 def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
@@ -96,9 +109,7 @@ def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
                 pass_days(table)
                 append(table)
                 continue
-            _, *words = shlex.split(command)
-            words += ["--yes"] if words[0] == "vacuum" else []
-            assert cli(*words).code == 0, command
+            run_on_terminal(cli, *shlex.split(command)[1:])
         pass_days(table)
         append(table)
     assert found["erased"]
@@ -119,10 +130,107 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     assert cli("checkpoint", table, "--cleanup").code == 0
     (stale,) = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))["places"]
     assert stale["place"] == "unreferenced files"
-    assert [shlex.split(it)[3:] for it in stale["commands"]] == [
-        ["--mode", "full", "--include-unknown"]
-    ]
+    assert [shlex.split(it)[3:] for it in stale["commands"]] == [["--mode", "full"]]
     run_printed(cli, table)
+
+
+def test_no_command_deletes_unknown_files(cli: RunCli, table: str) -> None:
+    """A vacuum that deletes what no writer has named would delete all files of a user."""
+    plant(table)
+    lookup, (live,) = Path(table) / "lookup.csv", Path(table).glob("country=FR/*.parquet")
+    lookup.write_text("code,label\n1,x\n", "utf-8")
+    stray = Path(table) / "country=SECRET-COUNTRY" / "stray.parquet"
+    shutil.copy(stray.with_name(STRAY), stray)
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table)
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    (unknown,) = (it for it in found["places"] if it["place"] == "unknown files")
+    assert (unknown["commands"], unknown["files"]) == ([], 1)
+    assert unknown["parts"] == ["country=*/stray.parquet"]
+    stray.unlink()
+    run_printed(cli, table)
+    assert lookup.exists()
+    assert live.exists()
+
+
+def test_a_live_description_is_changed_before_any_command(cli: RunCli, table: str) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    DeltaTable(table).alter.set_table_description("a copy for jane@example.com")
+    append(table)
+    DeltaTable(table).create_checkpoint()
+    pass_days(table, 40)
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "checkpoint" not in [shlex.split(it)[1] for it in found["commands"]]
+    (live,) = (it for it in found["places"] if it["place"] == "metadata of the table")
+    assert (live["parts"], live["commands"]) == (["description"], [])
+    DeltaTable(table).alter.set_table_description("a copy")
+    append(table)
+    run_printed(cli, table)
+
+
+def test_only_a_quarantine_with_a_journal_has_a_command(cli: RunCli, table: str) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    pass_days(table)
+    append(table)
+    assert cli("vacuum", table, "--yes", "--quarantine").code == 0
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "--purge-quarantine" in " ".join(found["commands"])
+    shutil.rmtree(Path(table) / "_deltactl" / "vacuum")
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    (lost,) = (it for it in found["places"] if it["place"].startswith("quarantine"))
+    assert (lost["place"], lost["commands"]) == ("quarantine without a journal", [])
+    assert lost["parts"][0].startswith("_deltactl/quarantine/")
+    shutil.rmtree(Path(table) / "_deltactl" / "quarantine")
+    run_printed(cli, table)
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        ("to jane@example.com", ["vacuum", "--mode", "full"]),
+        ("_tmp/to jane@example.com", None),
+        ("sub/to jane@example.com", None),
+    ],
+)
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_name_has_the_command_that_ends_it(
+    cli: RunCli, table: str, folder: str, command: list[str] | None, is_empty: bool
+) -> None:
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table)
+    run_printed(cli, table)
+    (live,) = list(Path(table).glob("country=FR/*.parquet"))[:1]
+    append(f"{table}/sub")
+    path = Path(table) / folder
+    path.mkdir(parents=True)
+    if not is_empty:
+        shutil.copy(live, path / STRAY)
+    pass_days(table)
+    os.utime(path, (0, 0))
+    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    assert "names of files and directories" in {it["place"] for it in found["places"]} or (
+        folder.startswith("_")
+    )
+    words = [shlex.split(it) for it in found["commands"]]
+    is_known = is_empty or "/" in folder
+    assert [[it[1], *it[3:]] for it in words] == ([command] if command and is_known else [])
+    if words:
+        run_printed(cli, table)
+
+
+def test_files_to_delete_by_hand_are_named(cli: RunCli, table: str) -> None:
+    for number in range(120):
+        (Path(table) / f"{number}.csv").write_text("email\njane@example.com\n", "utf-8")
+    (Path(table) / "to jane@example.com.csv").write_text("email\njane@example.com\n", "utf-8")
+    for more in ([], ["--redact"]):
+        found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json", *more))
+        (other,) = (it for it in found["places"] if it["place"] == "other files")
+        assert len(other["parts"]) == 100
+        assert "0.csv" in other["parts"]
+        assert not [it for it in other["parts"] if more and "jane" in it]
+    assert "and more" in cli("check", table, "--erased", SOUGHT).out
 
 
 def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) -> None:

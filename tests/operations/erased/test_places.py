@@ -31,6 +31,7 @@ from tests.support.table_builder import (
 NAME, ID, PART = "zebra.jane@example.com", 4242, "zebra=x y"
 BY_NAME, BY_ID, BY_PART = f"name = '{NAME}'", f"id = {ID}", f"p = '{PART}'"
 NOTHING = "id = 4243 OR name = 'zebra.jan' OR p = 'ebra'"
+WRITERS = "part-0000{}-3f2b7d1e-0c1d-4a7e-9a55-0123456789ab-c000.snappy.parquet"
 RUN = "20240131T120000Z-0a1b2c3d"
 
 
@@ -46,7 +47,8 @@ def search(store: Store, predicate: str, **options: Any) -> ErasedReport:
 def base(**options: Any) -> TableBuilder:
     columns = [Column("id", "long"), Column("name", "string"), Column("p", "string")]
     builder = new_table(*columns, partition_by=["p"], **options)
-    builder.append([{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}])
+    ends = [{"id": 1, "name": "a", "p": "q"}, {"id": 9999, "name": "zz", "p": "q"}]
+    builder.append(ends, name=WRITERS.format(1))
     return builder
 
 
@@ -130,7 +132,7 @@ def tag(builder: TableBuilder) -> None:
 
 def comment(builder: TableBuilder) -> None:
     who = struct_of(Column("age", "integer", metadata={"comment": f"as in {NAME}"}))
-    builder.change_metadata(columns=[*builder.columns, Column("who", who)])
+    change_for_some_time(builder, [*builder.columns, Column("who", who)])
 
 
 def only_checkpoint(plant: Callable[[TableBuilder], object], kind: str) -> Any:
@@ -154,16 +156,31 @@ def constrain_for_some_time(builder: TableBuilder) -> None:
     builder.change_metadata(configuration={})
 
 
-def set_default(builder: TableBuilder) -> None:
-    default = {"CURRENT_DEFAULT": f"'{NAME}'"}
-    columns = [Column("id", "long"), Column("name", "string", metadata=default)]
-    builder.change_metadata(columns=[*columns, Column("p", "string")])
+DEFAULT = [
+    Column("id", "long"),
+    Column("name", "string", metadata={"CURRENT_DEFAULT": f"'{NAME}'"}),
+    Column("p", "string"),
+]
+
+
+def checkpoint_default(builder: TableBuilder) -> None:
+    before = builder.columns
+    builder.change_metadata(columns=DEFAULT)
+    builder.checkpoint()
+    builder.change_metadata(columns=before)
+    builder.store.delete_many([commit_path(v) for v in range(builder.version)])
+
+
+def change_for_some_time(builder: TableBuilder, columns: list[Column]) -> None:
+    before = builder.columns
+    builder.change_metadata(columns=columns)
+    builder.change_metadata(columns=before)
 
 
 def set_identity(builder: TableBuilder) -> None:
     marks = {"delta.identity.start": 1, "delta.identity.highWaterMark": ID}
     columns = [Column("id", "long", metadata=marks), Column("name", "string")]
-    builder.change_metadata(columns=[*columns, Column("p", "string")])
+    change_for_some_time(builder, [*columns, Column("p", "string")])
 
 
 def checksum(builder: TableBuilder) -> None:
@@ -201,10 +218,16 @@ PLANTED = {
     "older, removed without partition values": Planted(
         remove_without_values, f"{BY_ID} AND p = 'q'", "files of older versions"
     ),
-    "unreferenced": Planted(put("p=q/stray.parquet", data()), BY_NAME, "unreferenced files"),
+    "unreferenced": Planted(put(f"p=q/{WRITERS.format(2)}", data()), BY_NAME, "unreferenced files"),
+    "unknown": Planted(
+        put("p=q/stray.parquet", data()), BY_NAME, "unknown files", "p=*/stray.parquet"
+    ),
     "change data": Planted(change, BY_ID, "change data"),
     "quarantine": Planted(
-        put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()), BY_ID, "quarantine"
+        put(f"_deltactl/quarantine/{RUN}/p=q/f.parquet", data()),
+        BY_ID,
+        "quarantine without a journal",
+        f"_deltactl/quarantine/{RUN}/p=*/f.parquet",
     ),
     "stored partition column": Planted(hide_stored, BY_PART, "rows that deletion vectors hide"),
     "minimum": Planted(add_stats("minValues", id=ID), BY_ID, "commits", "minima and maxima"),
@@ -220,6 +243,7 @@ PLANTED = {
         put(f"p=q/to_{NAME}_1.parquet", parquet(id=[5], name=["b"], p=["q"])),
         BY_NAME,
         "names of files and directories",
+        f"p=*/to_{NAME}_1.parquet",
     ),
     "name of a data file like a partition": Planted(
         put(f"p=q/id={ID}-0.parquet", parquet(id=[5], name=["b"], p=["q"])),
@@ -243,9 +267,7 @@ PLANTED = {
     "v2 checkpoint": Planted(
         only_checkpoint(add_stats("maxValues", id=ID), "v2-json"), BY_ID, "checkpoints"
     ),
-    "metadata in a checkpoint": Planted(
-        only_checkpoint(set_default, "classic"), BY_NAME, "checkpoints", "schemaString"
-    ),
+    "metadata in a checkpoint": Planted(checkpoint_default, BY_NAME, "checkpoints", "schemaString"),
     "unused sidecar": Planted(sidecar, BY_PART, "checkpoints", "partition values"),
     "checksum": Planted(checksum, BY_ID, "checksums", "minima and maxima"),
     "predicate": Planted(
@@ -261,11 +283,13 @@ PLANTED = {
         BY_NAME,
         "other files of the log",
     ),
-    "default": Planted(set_default, BY_NAME, "commits", "schemaString"),
+    "default": Planted(
+        lambda b: change_for_some_time(b, DEFAULT), BY_NAME, "commits", "schemaString"
+    ),
     "identity": Planted(set_identity, BY_ID, "commits", "schemaString"),
     "domain": Planted(
         lambda b: b.commit(
-            {"domainMetadata": {"domain": "d", "configuration": NAME, "removed": False}}
+            {"domainMetadata": {"domain": "d", "configuration": NAME, "removed": True}}
         ),
         BY_NAME,
         "commits",
@@ -313,7 +337,7 @@ PLANTED = {
     ),
     "comment of a field of a struct": Planted(comment, BY_NAME, "commits", "schemaString"),
     "stray directory of another column": Planted(
-        put("name=backup/stray.parquet", data()), BY_NAME, "unreferenced files"
+        put("name=backup/stray.parquet", data()), BY_NAME, "unknown files"
     ),
     "JSON of another program": Planted(
         put("notes/x.json", json.dumps({"name": NAME})), BY_NAME, "other files"
@@ -321,7 +345,7 @@ PLANTED = {
     "number in JSON": Planted(put("x.json", json.dumps([{"id": ID}])), BY_ID, "other files"),
     "number below a header": Planted(put("x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
-    "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", "paths"),
+    "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", f"{NAME}.txt"),
     "text of a record": Planted(
         put("_deltactl/x.json", json.dumps({"name": f"id = {ID}"})), BY_ID, "records of deltactl"
     ),
@@ -361,6 +385,36 @@ def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
     shown = json.dumps(search(builder.store, BY_NAME, redact=True).to_dict())
     assert "KEY" in shown
     assert "zebra" not in shown
+
+
+def test_the_name_of_a_live_file_ends_by_a_rewrite() -> None:
+    builder = base()
+    builder.append(rows(5, "b"), name=f"to_{NAME}_1.parquet")
+    report = search(builder.store, BY_NAME)
+    (paths,) = (it for it in report.places if it.name == "names of files and directories")
+    words = [shlex.split(it)[1] for it in report.commands]
+    assert (len(paths.steps), words[:2]) == (2, ["optimize", "vacuum"])
+    builder.append(rows())
+    words = [shlex.split(it)[1] for it in search(builder.store, BY_NAME).commands]
+    assert words[:3] == ["FROM", "optimize", "vacuum"]  # --purge; then no rewrite of all files
+
+
+def test_live_metadata_is_changed_before_the_log_is_cleaned_up() -> None:
+    builder = base()
+    columns, who = builder.columns, Column("who", "string", metadata={"comment": f"as {NAME}"})
+    domain = {"domain": "d", "configuration": NAME}
+    builder.commit({"domainMetadata": {**domain, "removed": False}})
+    builder.change_metadata(columns=[*columns, who], description=f"of {NAME}")
+    builder.commit()
+    report = search(builder.store, BY_NAME)
+    (live,) = (it for it in report.places if it.name == "metadata of the table")
+    assert (live.parts, live.steps) == (("description", "schemaString", "domain d"), ())
+    assert report.commands == ()
+    builder.commit({"domainMetadata": {**domain, "removed": True}})
+    builder.change_metadata(columns=columns, description=None)
+    report = search(builder.store, BY_NAME)
+    assert "metadata of the table" not in [it.name for it in report.places]
+    assert [shlex.split(it)[-1] for it in report.commands] == ["--cleanup"]
 
 
 def test_a_file_that_no_cleanup_deletes_has_no_command() -> None:

@@ -34,8 +34,8 @@ PLACES = {
     "hidden": "rows that deletion vectors hide",
     "removed": "files of older versions",
     "removed without values": "files of older versions",
-    "stray": "unreferenced files",
-    "quarantine": "quarantine",
+    "stray": "unknown files",
+    "quarantine": "quarantine without a journal",
     "change": "change data",
 }
 
