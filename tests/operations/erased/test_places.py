@@ -454,7 +454,10 @@ def test_numbers_in_metadata_of_another_table_are_no_values() -> None:
     builder = base()
     field = {"id": ID, "name": "id", "type": "long"}
     builder.store.put("n/metadata/v1.metadata.json", json.dumps({"fields": [field]}).encode())
-    changes = [{"txn": {"appId": "id", "version": ID}}, {"commitInfo": {"timestamp": ID}}]
+    changes: list[dict[str, Any]] = [
+        {"txn": {"appId": "id", "version": ID}},
+        {"commitInfo": {"timestamp": ID}},
+    ]
     builder.store.put(f"n/{LOG}/{1:020d}.json", encode_lines(changes))
     assert search(builder.store, BY_ID).is_erased
 
