@@ -6,6 +6,7 @@ Files that no version needs are read too: staged commits, unused sidecars, incom
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,10 @@ STORED_FILES: Final = pa.schema(
 )
 """Adds and removes: ``removed_ms`` is the time of a remove, ``of`` the index of the log file."""
 
+# Files of versions, of writers that were interrupted, and copies of these.
+_LOG_NAME: Final = (
+    rf"{LOG_DIR}/(?:(?:{SIDECAR_DIR}|{STAGED_COMMITS_DIR})/[^/]*|[._][^/]*|\d{{20}}\.[^/]*)$"
+)
 # The contents of these files are in memory together.
 _FILES_AT_ONCE: Final = 256
 _PLACES: Final[Mapping[type, LogPlace]] = {
@@ -93,8 +98,13 @@ def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dic
 
 
 def log_mask(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return which names below the root are of files of the log."""
-    return pc.starts_with(names, f"{LOG_DIR}/")
+    """Return which names below the root are of files of the log, and no files of a user in it."""
+    return pc.match_substring_regex(names, f"^{_LOG_NAME}")
+
+
+def is_of_any_log(name: str) -> bool:
+    """Return whether a name is of a file of the log, or of that of a table in a subdirectory."""
+    return re.search(f"(?:^|/){_LOG_NAME}", name) is not None
 
 
 def read_stored_metadata(store: Store, files: Sequence[FileInfo]) -> Iterator[Metadata]:

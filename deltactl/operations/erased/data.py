@@ -23,13 +23,13 @@ from deltactl.operations.erased.logs import locate_known
 from deltactl.operations.erased.report import BY_HAND, MOST_PARTS, Where, mask_directories
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.tasks import FILES, SearchSpec, search_files
+from deltactl.operations.erased.texts import iceberg_mask
 from deltactl.operations.file_sizes import cut_files
 from deltactl.operations.vacuum.journal import QUARANTINE_DIR, RUNS_DIR, list_runs
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.path_columns import absolute_mask
-from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import (
     HiddenRule,
     below_mask,
@@ -128,9 +128,7 @@ class FileSearch:
     def _with_elsewhere(self) -> pa.Table:
         """Return all files of the listing, and those elsewhere, as of a shallow clone."""
         known = self.named["name"]
-        texts = pc.unique(known.filter(pc.match_substring_regex(known, "^(?:/|[^/]*:)")))
-        elsewhere = pa.array(filter(is_absolute, texts.to_pylist()), pa.string())
-        files = pa.table({"name": elsewhere})
+        files = pa.table({"name": pc.unique(known.filter(absolute_mask(known)))})
         return pa.concat_tables([self.listed, files], promote_options="default")
 
     def _find_runs(self, names: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
@@ -185,7 +183,7 @@ class FileSearch:
             Where.UNREFERENCED: pc.and_(is_vacuumed, pc.and_not(is_data, is_hidden)),
             Where.UNKNOWN: pc.and_not(is_data, is_hidden),
             Where.MANIFESTS: pc.starts_with(names, f"{MANIFEST_DIR}/"),
-            Where.ICEBERG: pc.starts_with(names, "metadata/"),
+            Where.ICEBERG: pc.and_(pc.starts_with(names, "metadata/"), iceberg_mask(names)),
         }
         places = pa.repeat(str(Where.OTHER), len(names))
         for place, mask in reversed(cases.items()):

@@ -22,8 +22,8 @@ _BOUNDS = frozenset({"lower_bounds", "upper_bounds"})
 _SUMMARY = frozenset({"lower_bound", "upper_bound"})
 
 
-def manifest_has_value(name: str, data: bytes, sought: Sought) -> bool:
-    """Return whether a manifest, or a list of manifests, has a value.
+def manifest_has_value(name: str, data: bytes, sought: Sought, *, is_users: bool) -> bool:
+    """Return whether a manifest, a list of manifests, or a file of rows of a user has a value.
 
     Raises:
         Exception: it cannot be read; pyiceberg raises errors of several libraries.
@@ -34,7 +34,8 @@ def manifest_has_value(name: str, data: bytes, sought: Sought) -> bool:
     with AvroFile[Any](StoreFile(name, data)) as records:
         for record in records:
             for path, value in _leaves(record, records.schema.as_struct(), ()):
-                is_partition = "partition" in path
+                # The rows of a user have columns as partitions have.
+                is_partition = "partition" in path or (is_users and sought.has_name(path[-1]))
                 if isinstance(value, bytes) and not is_partition:
                     if _is_sought(path, sought) and _is_bound(value, encoded):
                         return True
@@ -67,7 +68,9 @@ def _is_sought(path: tuple[Any, ...], sought: Sought) -> bool:
     """Return whether bytes are a bound of a column of the predicate, or of any partition."""
     if path[-1] in _SUMMARY:
         return True
-    return path[-2] in _BOUNDS and (not sought.field_ids or path[-1] in sought.field_ids)
+    return not _BOUNDS.isdisjoint(path[-2:-1]) and (
+        not sought.field_ids or path[-1] in sought.field_ids
+    )
 
 
 def _is_bound(value: bytes, encoded: Collection[bytes]) -> bool:

@@ -141,10 +141,12 @@ def search_actions(
     for index, what in find_parts(part.nodes, sought):
         add(index, 1, what)
     for batch in part.actions.to_batches():
-        masks = {"paths": sought.in_paths(batch["path"]), "tags": _tags_mask(sought, batch["tags"])}
+        masks = {"paths": sought.in_paths(batch["path"]), "tags": _map_mask(sought, batch["tags"])}
         try:
             masks["minima and maxima"] = _bounds_mask(sought, batch)
             masks["partition values"] = _partition_mask(sought, batch["partition_values"])
+            if place == Where.TABLES:  # which may have other partition columns
+                masks["partition values"] = _map_mask(sought, batch["partition_values"])
         except CorruptLogError as error:
             for index in batch["of"].unique().to_pylist():
                 found.add_unread(part.files[index].name, place, error)
@@ -236,8 +238,8 @@ def _terms_of(term: Term, names: frozenset[str]) -> Iterator[Term]:
         yield term
 
 
-def _tags_mask(sought: Sought, tags: pa.MapArray) -> pa.Array:
-    """Return for which files the value of a tag has a value."""
-    found = sought.in_texts(tags.items).to_numpy(zero_copy_only=False)
-    before, ends = np.concatenate(([0], np.cumsum(found))), tags.offsets.to_numpy()
+def _map_mask(sought: Sought, maps: pa.MapArray) -> pa.Array:
+    """Return which maps have a value; a number only of a key that names a column."""
+    found = sought.in_texts(maps.items, sought.name_a_column(maps.keys))
+    before, ends = np.concatenate(([0], np.cumsum(found))), maps.offsets.to_numpy()
     return pa.array(before[ends[1:]] > before[ends[:-1]])

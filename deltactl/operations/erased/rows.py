@@ -59,7 +59,11 @@ class RowSearch:
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet:
             deleted = self._read_vector(row, searched)
             file = _File(parquet, parquet.schema_arrow, name, known, is_named, deleted, searched)
-            counts = np.sum([file.count_first(it) for it in self._places], axis=0)
+            try:
+                counts = np.sum([file.count_first(it) for it in self._places], axis=0)
+            except NoColumnError as error:  # a caller would add the name to the reason
+                searched.add_unread(name, row["place"], error)
+                return
         searched.counts["files_skipped"] += not searched.counts["rows"]
         is_live = row["place"] == Where.LIVE
         places = row["place"], Where.STORED if is_live else row["place"], Where.HIDDEN

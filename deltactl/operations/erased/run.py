@@ -15,6 +15,7 @@ from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatu
 from deltactl.log.audit.stored_actions import read_stored_metadata
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.erased.data import FileSearch, log_files_of
 from deltactl.operations.erased.fates import open_planner
@@ -97,6 +98,7 @@ def _search_table(
         found.trusted_ms[log.uri] = planner.retention.now_ms
     search = FileSearch(snapshot, listed, directories, named, sought, found, planner)
     search.run(spec, reads_versions=versions)
+    CommitBase.of(snapshot).ensure_same_table(log)
     if redact:
         found.mask_names(sought)
     return snapshot.version

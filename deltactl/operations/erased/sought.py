@@ -96,7 +96,11 @@ class Sought:
     def name_a_column(self, texts: pa.Array) -> pa.Array:
         """Return which texts have the name of a column."""
         edge = f"[^{_LETTERS}]"
-        return _search(texts, [f"(?:^|{edge}){_escaped(it)}(?:{edge}|$)" for it in self.names])
+        return _search(texts, [f"(?:^|{edge})(?i:{_escaped(it)})(?:{edge}|$)" for it in self.names])
+
+    def has_name(self, name: object) -> bool:
+        """Return whether this is the name of a column, in any case."""
+        return str(name).lower() in {it.lower() for it in self.names}
 
     def prefixes(self) -> pa.Array:
         """Return the texts that a truncated bound of a value may have."""
@@ -157,6 +161,7 @@ def _escaped_character(character: str) -> str:
     units = re.findall("....", character.encode("utf-16-be", "surrogatepass").hex())
     data = character.encode("utf-8", "surrogatepass")
     forms = [rf"\\*\x{{{ord(character):x}}}" if character != "\\" else r"\\+"]
+    forms += [r"\+"] if character == " " else []  # in the query of a URL
     forms.append("(?i:" + "".join(rf"\\+u{unit}" for unit in units) + ")")
     forms.append("(?i:" + "".join(f"%(?:25)*{byte:02x}" for byte in data) + ")")
     forms += [r"\\+" + _CONTROLS[character]] if character in _CONTROLS else []

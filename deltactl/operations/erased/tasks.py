@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from deltactl.errors import FileMissingError
-from deltactl.log.audit.stored_actions import log_mask, read_stored_actions
+from deltactl.errors import FileMissingError, SearchIncompleteError
+from deltactl.log.audit.stored_actions import is_of_any_log, read_stored_actions
 from deltactl.operations.erased.found import Searched
 from deltactl.operations.erased.logs import search_actions
 from deltactl.operations.erased.report import RECORDS, TEXTS, Where
@@ -42,6 +42,7 @@ FILES: Final = pa.schema(
 )
 """A task's files; ``partition_values`` are null if no action of the log names the file."""
 
+_VANISHED: Final = "it was moved or deleted during the search: search again"
 # Limits memory: rows of this many files are decoded at the same time.
 _READ_AT_ONCE: Final = 4
 
@@ -79,7 +80,7 @@ def _search_file(
         version = OldVersion(name, row["version_id"], row["size_bytes"], 0)
         stored = cast("Store", _OldFile(store.versions, version))
     try:
-        if log_mask(pa.array([name]))[0].as_py():  # an old version
+        if is_of_any_log(name):  # an old version, or of another table
             info = FileInfo(name, row["size_bytes"], 0)
             for part in read_stored_actions(stored, [info], sought.variants[0].metadata):
                 search_actions(searched, part, place, sought)
@@ -98,8 +99,11 @@ def _search_file(
                     parts = (name.rpartition("/")[0],) if place == Where.JOURNALS else ()
                     searched.add(place, name, entries=1, parts=parts)
     except Exception as error:  # libraries raise errors of many kinds
-        if isinstance(error, FileMissingError) and place != Where.LIVE:
+        is_missing = isinstance(error, FileMissingError)
+        if is_missing and place == Where.OF_SOURCE:  # in no listing
             searched.counts["gone"] += 1
+        elif is_missing and place != Where.LIVE:
+            searched.add_unread(name, place, SearchIncompleteError(_VANISHED))
         else:
             searched.add_unread(name, place, error)
     return searched

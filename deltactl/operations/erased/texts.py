@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.operations.erased.report import Where
+from deltactl.operations.erased.report import RECORDS, Where
 from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.parquet.nested import walk_arrays
 
@@ -43,6 +43,7 @@ _FIELD_VALUES: Final = (
 _PARTS: Final = (
     "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration"
 )  # fmt: skip
+_OF_PROGRAMS: Final = (Where.MANIFESTS, *RECORDS)
 _MOST_JSON_BYTES: Final = 64 << 20
 _BLOCK_CHARACTERS: Final = 4 << 20
 _OVERLAP_CHARACTERS: Final = 64 << 10
@@ -103,27 +104,35 @@ def _means_value(keys: tuple[str, ...], sought: Sought) -> bool | None:
     return is_free or (keys[:1] == ("commitInfo",) and last in sought.names) or None
 
 
+def iceberg_mask(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return which names are of metadata of Iceberg."""
+    files = r"[^/]*\.(?:avro|metadata\.json|puffin|stats)|version-hint\.text"
+    return pc.match_substring_regex(names, f"(?:^|/)metadata/(?:{files})$")
+
+
 def file_has_value(name: str, place: str, source: pa.NativeFile, sought: Sought) -> bool:
     """Return whether a file has a value: Avro, columns of Parquet, JSON, or text.
 
     Raises:
         Exception: the content is none of these; libraries raise errors of many kinds.
     """
+    # A text of a user may be a table of values, which names its columns once.
+    is_users = place not in _OF_PROGRAMS and not iceberg_mask(pa.array([name]))[0].as_py()
     if name.endswith(".avro"):
         from deltactl.operations.erased.iceberg import manifest_has_value  # needs pyiceberg
 
-        return manifest_has_value(name, source.read(), sought)
+        return manifest_has_value(name, source.read(), sought, is_users=is_users)
     if begins_as_parquet(source):
         with pq.ParquetFile(source) as parquet:
             columns = (it for batch in parquet.iter_batches() for it in batch.columns)
             texts = (it for column in columns for it in _strings(column))
             return any(count_true(sought.in_texts(it)) for it in texts)
-    if place != Where.OTHER and name.endswith(".json") and source.size() <= _MOST_JSON_BYTES:
+    if not is_users and name.endswith(".json") and source.size() <= _MOST_JSON_BYTES:
         try:
             return any(find_parts([(0, {_RECORD: json.loads(source.read())})], sought))
         except (ValueError, RecursionError):  # for example several documents
             source.seek(0)
-    return _text_has_value(place, source, sought)
+    return _text_has_value(source, sought, has_numbers=place != Where.MANIFESTS, is_users=is_users)
 
 
 def begins_as_parquet(source: pa.NativeFile) -> bool:
@@ -141,22 +150,22 @@ def _strings(column: pa.Array) -> Iterator[pa.Array]:
             yield values.cast(pa.string())
 
 
-def _text_has_value(place: str, source: pa.NativeFile, sought: Sought) -> bool:
+def _text_has_value(
+    source: pa.NativeFile, sought: Sought, *, has_numbers: bool, is_users: bool
+) -> bool:
     """Search a text of any length in blocks; each begins with the end of the one before."""
     rest, names_column = "", False
     with TextIOWrapper(source, encoding="utf-8", newline="") as reader:
         for block in iter(partial(reader.read, _BLOCK_CHARACTERS), ""):
             if "\0" in block:
                 raise UnicodeError("not text in UTF-8")
-            text = pa.array([rest + block])
-            lines = (
-                text if place == Where.OTHER else pa.array((rest + block).splitlines(), pa.string())
-            )
-            # A table of values names its columns once, other texts beside the value.
-            named = sought.name_a_column(lines)
-            names_column = place == Where.OTHER and (names_column or count_true(named) > 0)
-            numbers = False if place == Where.MANIFESTS else pc.or_(named, names_column)
-            if count_true(sought.in_texts(lines, numbers)):
+            text = rest + block
+            # Programs write the name of a column beside its value.
+            texts = pa.array([text] if is_users or not has_numbers else text.split("\n"))
+            named = sought.name_a_column(texts)
+            names_column = is_users and (names_column or count_true(named) > 0)
+            numbers = pc.and_(pc.or_(named, names_column), has_numbers)
+            if count_true(sought.in_texts(texts, numbers)):
                 return True
             rest = block[-_OVERLAP_CHARACTERS:]
     return False

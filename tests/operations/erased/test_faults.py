@@ -1,15 +1,21 @@
 """A store that fails at any call: the search fails or says so, and never that a value is erased."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from deltactl import Table
 from deltactl.errors import AccessDeniedError, StorageError, UnsupportedByStoreError
+from deltactl.operations.erased.data import FileSearch
 from deltactl.storage.store import OldVersion, Store, Versions
-from tests.operations.erased.test_places import BY_ID, ID, PLANTED, base, search
+from tests.operations.erased.test_places import BY_ID, BY_NAME, ID, PLANTED, base, search
 from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import Fault, FaultyStore
+from tests.support.table_builder import LOG
 
 
 @pytest.mark.parametrize("place", ["hidden", "quarantine", "checksum", "v2 checkpoint"])
@@ -30,6 +36,39 @@ def test_a_fault_hides_no_value(place: str) -> None:
     assert named > 0
 
 
+@pytest.mark.parametrize("place", ["older", "quarantine", "other"])
+def test_a_file_that_vanishes_is_not_searched(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = base()
+    before = {it for part in builder.store.walk() for it in part}
+    PLANTED[place].plant(builder)
+    planted = [it for part in builder.store.walk() for it in part if it not in before]
+    moved = [it for it in planted if not it.startswith(LOG)]
+    run_before(monkeypatch, lambda: builder.store.delete_many(moved))
+    (unread,) = search(builder.store, BY_NAME).unread
+    assert unread.code == "SEARCH_INCOMPLETE"
+    assert "search again" in unread.reason
+
+
+def test_a_table_that_is_moved_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
+    run_before(monkeypatch, lambda: (tmp_path / "t").rename(tmp_path / "u"))
+    with pytest.raises(StorageError, match="moved or deleted during the run"):
+        Table(str(tmp_path / "t")).check_erased("id = 42")
+
+
+def run_before(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Change the table after the listing, before the files are searched."""
+    original = FileSearch.run
+
+    def run(files: FileSearch, spec: Any, **options: Any) -> None:
+        change()
+        original(files, spec, **options)
+
+    monkeypatch.setattr(FileSearch, "run", run)
+
+
 class WithVersions(ForwardingStore):
     """Lists old versions, or cannot list them."""
 
@@ -45,6 +84,9 @@ class WithVersions(ForwardingStore):
         if isinstance(self._old, StorageError):
             raise self._old
         yield from self._old
+
+    def open_old(self, version: OldVersion) -> pa.NativeFile:
+        return pa.BufferReader(f"id,q\n{ID},1\n".encode())
 
 
 @pytest.mark.parametrize(
@@ -71,6 +113,12 @@ class Denied(InterceptingStore):
         if call.method == "open_input" and call.names[0].endswith(".parquet"):
             raise AccessDeniedError("no permission to read it")
         return call.do()
+
+
+def test_a_table_of_values_is_found_in_an_old_version() -> None:
+    store = WithVersions(base().store, [OldVersion("x.csv", "1", 1, 1)])
+    (place,) = search(store, BY_ID, versions=True).places
+    assert place.name == "old object versions"
 
 
 def test_refused_access_has_its_status() -> None:

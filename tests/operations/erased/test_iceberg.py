@@ -11,6 +11,13 @@ from tests.operations.erased.test_places import BY_ID, BY_NAME, ID, NAME, base, 
 from tests.support.checkpoints import new_table
 from tests.support.table_builder import Column
 
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
+
 catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed")
 
 
@@ -58,3 +65,20 @@ def test_a_day_among_the_partitions_of_a_manifest(tmp_path: Path) -> None:
     (place,) = search(builder.store, "d = '2024-01-02'").places
     assert place.name == "Iceberg metadata"
     assert search(builder.store, "d = '2024-01-04'").is_erased
+
+
+def test_numbers_in_rows_of_a_user_are_values(tmp_path: Path) -> None:
+    """Only below the name of the column, which the fields of a manifest may have too."""
+    fields = (NestedField(1, "ID", LongType(), required=True), NestedField(2, "n", LongType()))
+    output = PyArrowFileIO().new_output(f"{tmp_path}/x.avro")
+    with AvroOutputFile[Record](output, Schema(*fields), "row") as writer:
+        writer.write_block([Record(ID, 4243)])
+    content = (tmp_path / "x.avro").read_bytes()
+    builder = base()
+    builder.store.put("x.avro", content)
+    (place,) = search(builder.store, BY_ID).places
+    assert place.name == "other files"
+    assert search(builder.store, "id = 4243").is_erased
+    builder.store.delete_many(["x.avro"])
+    builder.store.put("metadata/x.avro", content)
+    assert search(builder.store, BY_ID).is_erased

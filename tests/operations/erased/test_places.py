@@ -67,9 +67,15 @@ def data() -> bytes:
     return parquet(id=pa.array([1, ID, 9999]), name=["a", NAME, "zz"], p=["q", PART, "q"])
 
 
-def put(name: str, content: bytes | str) -> Callable[[TableBuilder], object]:
-    encoded = content if isinstance(content, bytes) else content.encode()
-    return lambda builder: builder.store.put(name, encoded)
+def put(*files: bytes | str) -> Callable[[TableBuilder], object]:
+    """Put files: the name of each, then its content."""
+    encoded = [it if isinstance(it, bytes) else it.encode() for it in files[1::2]]
+
+    def plant(builder: TableBuilder) -> None:
+        for name, content in zip(files[::2], encoded, strict=True):
+            builder.store.put(str(name), content)
+
+    return plant
 
 
 def note(**info: Any) -> Callable[[TableBuilder], object]:
@@ -191,15 +197,28 @@ def checksum(builder: TableBuilder) -> None:
 
 
 def sidecar(builder: TableBuilder) -> None:
-    adds = [{"path": "x", "partitionValues": [("p", PART)], "size": 1}]
-    kind = pa.struct(
-        [("path", pa.string()), ("partitionValues", pa.map_(pa.string(), pa.string()))]
-    )
-    body = parquet(add=pa.array(adds, kind))
+    body = _actions("add", "p", PART)
     builder.store.put(f"{LOG}/_sidecars/00000000-0000-0000-0000-000000000001.parquet", body)
 
 
+def _actions(action: str, column: str, value: str) -> bytes:
+    """A checkpoint or sidecar with one file."""
+    files = [{"path": "x", "partitionValues": [(column, value)], "size": 1}]
+    kind = pa.struct(
+        [("path", pa.string()), ("partitionValues", pa.map_(pa.string(), pa.string()))]
+    )
+    return parquet(**{action: pa.array(files, kind)})
+
+
 _STAGED = encode_lines([{"commitInfo": {"operation": "WRITE", "userMetadata": f"for {ID}"}}])
+_REMOVE = {
+    "remove": {
+        "path": "x",
+        "partitionValues": {"id": str(ID)},
+        "deletionTimestamp": 1,
+        "dataChange": True,
+    }
+}
 _PLAN = parquet(path=["p=zebra%3Dx y/f.parquet"], size_bytes=[1])
 
 
@@ -251,7 +270,7 @@ PLANTED = {
         "names of files and directories",
     ),
     "documents in a file": Planted(
-        put("metadata/x.json", json.dumps({"a": 1}) + "\n" + json.dumps({"a": NAME})),
+        put("metadata/x.metadata.json", json.dumps({"a": 1}) + "\n" + json.dumps({"a": NAME})),
         BY_NAME,
         "Iceberg metadata",
     ),
@@ -344,8 +363,40 @@ PLANTED = {
     ),
     "number in JSON": Planted(put("x.json", json.dumps([{"id": ID}])), BY_ID, "other files"),
     "number below a header": Planted(put("x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"),
+    "number below a header in capitals": Planted(
+        put("x.csv", f"ID,Q\n{ID},1\n"), BY_ID, "other files"
+    ),
+    "file of a user beside metadata": Planted(
+        put("metadata/x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"
+    ),
+    "file of a user in the log": Planted(
+        put(f"{LOG}/x.csv", f"id,q\n{ID},1\n"), BY_ID, "other files"
+    ),
+    "Parquet in the log": Planted(put(f"{LOG}/copy/x.parquet", data()), BY_ID, "other files"),
+    "number below a header, of another table": Planted(
+        put("n/metadata/v1.metadata.json", "{}", "n/x.csv", f"id,q\n{ID},1\n"),
+        BY_ID,
+        "other tables",
+    ),
+    "number in JSON, of another table": Planted(
+        put("n/metadata/v1.metadata.json", "{}", "n/x.json", json.dumps([{"id": ID}])),
+        BY_ID,
+        "other tables",
+    ),
+    "commit of another table": Planted(
+        put(f"n/{LOG}/{1:020d}.json", encode_lines([_REMOVE])), BY_ID, "other tables"
+    ),
+    "checkpoint of another table": Planted(
+        put(f"n/{LOG}/{1:020d}.checkpoint.parquet", _actions("add", "id", str(ID))),
+        BY_ID,
+        "other tables",
+        "partition values",
+    ),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
     "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", f"{NAME}.txt"),
+    "line of a record": Planted(
+        put("_deltactl/x.txt", f"id is\u2028{ID}"), BY_ID, "records of deltactl"
+    ),
     "text of a record": Planted(
         put("_deltactl/x.json", json.dumps({"name": f"id = {ID}"})), BY_ID, "records of deltactl"
     ),
@@ -441,6 +492,18 @@ def test_what_cannot_be_understood_is_not_searched(
     assert report.places == ()
     assert name in [it.name for it in report.unread]
     assert not report.is_erased
+
+
+def test_numbers_in_metadata_of_another_table_are_no_values() -> None:
+    builder = base()
+    field = {"id": ID, "name": "id", "type": "long"}
+    builder.store.put("n/metadata/v1.metadata.json", json.dumps({"fields": [field]}).encode())
+    changes: list[dict[str, Any]] = [
+        {"txn": {"appId": "id", "version": ID}},
+        {"commitInfo": {"timestamp": ID}},
+    ]
+    builder.store.put(f"n/{LOG}/{1:020d}.json", encode_lines(changes))
+    assert search(builder.store, BY_ID).is_erased
 
 
 def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

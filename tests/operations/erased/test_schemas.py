@@ -147,10 +147,12 @@ def test_a_file_of_unknown_origin_needs_the_column() -> None:
     builder = new_table(Column("id"), Column("email", "string"))
     sink = io.BytesIO()
     pq.write_table(pa.table({"mail_address": ["jane"]}), sink)
-    builder.store.put("export.parquet", sink.getvalue())
+    builder.store.put("jane/export.parquet", sink.getvalue())
     (unread,) = search(builder.store, "email = 'jane'").unread
-    assert (unread.name, unread.code) == ("export.parquet", "DATA_FILE")
+    assert (unread.name, unread.code) == ("jane/export.parquet", "DATA_FILE")
     assert "lacks a column of the predicate" in unread.reason
+    redacted = search(builder.store, "email = 'jane'", redact=True)
+    assert "jane" not in json.dumps(redacted.to_dict())
 
 
 def test_only_row_groups_that_may_have_the_value_are_read() -> None:

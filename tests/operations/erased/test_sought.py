@@ -2,7 +2,7 @@
 
 import json
 import re
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 import pytest
@@ -52,6 +52,7 @@ SQL = "s = '" + ODD.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n
         json.dumps(ODD).replace("/", "\\/").replace("'", "\\u0027"),
         f"s={hive_escape(ODD)}/x",
         f"s={quote(hive_escape(ODD), safe='')}/x",
+        f"?s={quote_plus(ODD)}",
         "%7Bx%3D" + re.sub("%..", lambda it: it[0].lower(), quote(ODD, safe="")),
         SQL,
     ],
