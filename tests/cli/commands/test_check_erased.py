@@ -1,6 +1,5 @@
 """`deltactl check --erased` from the shell: a value is erased by the commands that it prints."""
 
-import json
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.cli.conftest import Ran, RunCli
+from tests.cli.conftest import RunCli
 
 SOUGHT = "email = 'jane@example.com'"
 KEPT = {
@@ -47,15 +46,11 @@ def append(table: str) -> None:
     write_deltalake(table, pa.table(rows), mode="append")
 
 
-def result_of(ran: Ran) -> Any:
-    return json.loads(ran.out)["result"]
-
-
 def run_printed(cli: RunCli, table: str, *others: str) -> list[set[str]]:
     """Search, run what is printed, and let days pass, until nothing is found: what was found."""
     seen = []
     for _ in range(6):
-        found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+        found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
         if found["erased"]:
             break
         seen.append({it["place"] for it in found["places"]})
@@ -83,7 +78,7 @@ def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
     seen: set[str] = set()
     for _ in range(4):
         ran = cli("check", table, "--erased", SOUGHT, "-o", "json")
-        found = result_of(ran)
+        found = ran.result
         seen |= {it["place"] for it in found["places"]}
         assert ran.code == (0 if found["erased"] else 3)
         if found["erased"]:
@@ -114,10 +109,10 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     pass_days(table, 40)
     assert cli("checkpoint", table).code == 0
     append(table)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert [shlex.split(it)[1] for it in found["commands"]] == ["vacuum", "checkpoint"]
     assert cli("checkpoint", table, "--cleanup").code == 0
-    (stale,) = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))["places"]
+    (stale,) = cli("check", table, "--erased", SOUGHT, "-o", "json").result["places"]
     assert stale["place"] == "unreferenced files"
     assert [shlex.split(it)[3:] for it in stale["commands"]] == [
         ["--mode", "full", "--include-unknown"]
@@ -134,7 +129,7 @@ def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) 
     text = re.sub(r'"deletionTimestamp":\d+', '"deletionTimestamp":1', log.read_text("utf-8"))
     log.write_text(text, "utf-8")
     pass_days(table, 40)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
     assert "by this machine's clock only" in older["kept_by"]
     assert [shlex.split(it)[3:] for it in older["commands"]] == [["--force-retention"]]
@@ -157,7 +152,7 @@ def test_the_logs_of_clones_end_before_the_files_of_the_source(
     clone()
     DeltaTable(table).delete(SOUGHT)
     clone("--replace")
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (shared,) = (it for it in found["places"] if it["place"].startswith("files that"))
     ends = {it["until"] for it in found["places"] if it["place"].startswith("files of the source")}
     assert {shared["until"]} == ends
@@ -190,7 +185,7 @@ def test_what_cannot_be_read_is_named_and_fails(cli: RunCli, table: str) -> None
 
     def status(predicate: str = "email = 'nobody'") -> tuple[int, list[Any]]:
         ran = cli("check", table, "--erased", predicate, "-o", "json")
-        return ran.code, result_of(ran)["unread"]
+        return ran.code, ran.result["unread"]
 
     assert status() == (0, [])
     stray = Path(table) / "country=FR" / "stray.parquet"
