@@ -95,12 +95,15 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     assert named.out.startswith("Removed 1 file in version 4\n")
 
 
-@pytest.mark.parametrize("args", [("--yes",), ("--dry-run",), ("--path", "x")])
+@pytest.mark.parametrize(
+    "args",
+    [("--yes",), ("--dry-run",), ("--path", "x"), (*FIX[2:], "--files", "data")],
+    ids=" ".join,
+)
 def test_options_that_belong_to_the_fix(
     cli: RunCli, table: TextTable, args: tuple[str, ...]
 ) -> None:
     assert cli("check", "events", *args).code == 2
-    assert cli(*FIX, "--files", "data").code == 2
 
 
 @pytest.fixture
@@ -212,9 +215,3 @@ def test_files_that_lost_commits_left(cli: RunCli, table: TextTable) -> None:
     assert (ran.code, "Are the commits after version 2 lost for good?" in ran.err) == (6, True)
     assert cli(*words, "--yes").out.startswith(f"Repaired{shown}")
     assert cli(*words).out == "Nothing to fix in version 2\n"
-
-
-def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
-    ran = cli("check", "events", "--fix", "missing-file")
-    assert ran.code == 2
-    assert "missing-files" in ran.err

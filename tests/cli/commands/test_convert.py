@@ -84,10 +84,8 @@ def test_json_tells_what_was_added_guessed_and_left_out(cli: RunCli, events: Pat
     result = envelope["result"]
     assert (result["files_added"], result["rows_added"]) == (3, 3)
     assert result["partition_columns"] == [{"name": "day", "type": "date", "guessed": True}]
-    assert [entry["path"] for entry in result["left_out"]] == [
-        "_SUCCESS",
-        "day=2024-01-02/notes.txt",
-    ]
+    left_out = [entry["path"] for entry in result["left_out"]]
+    assert left_out == ["_SUCCESS", "day=2024-01-02/notes.txt"]
     assert cli("convert", "events", "-o", "json").result["already_a_table"]
 
 
@@ -116,10 +114,8 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
     ran = cli("convert", "events", "-o", "json")
     envelope = ran.document
     assert ran.code == 6 and envelope["error"]["code"] == "CONVERSION"
-    assert [problem["path"] for problem in envelope["result"]["problems"]] == [
-        "day=2024-01-01/text\x1b.parquet",
-        "day=2024-01-01/zero.parquet",
-    ]
+    paths = [problem["path"] for problem in envelope["result"]["problems"]]
+    assert paths == ["day=2024-01-01/text\x1b.parquet", "day=2024-01-01/zero.parquet"]
     assert not (events / "_delta_log").exists()
 
 

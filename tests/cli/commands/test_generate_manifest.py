@@ -57,10 +57,8 @@ def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
     assert envelope["result"]["new"] == envelope["result"]["files"] == 2
     assert envelope["result"]["window_ms"] >= 0
     rows = csv.DictReader(io.StringIO(cli("generate-manifest", "events", "-o", "csv").out))
-    assert {row["partition"]: row["state"] for row in rows} == {
-        "day=a b": "unchanged",
-        "day=__HIVE_DEFAULT_PARTITION__": "unchanged",
-    }
+    states = {row["partition"]: row["state"] for row in rows}
+    assert states == dict.fromkeys(["day=a b", "day=__HIVE_DEFAULT_PARTITION__"], "unchanged")
     table.append([{"id": 3, "day": "a b"}])
     ran = cli("generate-manifest", "events", "--check", "-o", "json")
     assert ran.code == 3

@@ -257,21 +257,6 @@ def test_blame_refuses_what_is_no_partition(
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["--blame", "a=1", "--at", "2h"],
-        ["--diff", "1..2", "--restorable"],
-        ["--follow", "--diff", "1..2"],
-        ["--since-version", "3"],
-        ["--follow", "--limit", "3"],
-    ],
-)
-def test_questions_that_do_not_go_together(cli: RunCli, tmp_path: Path, args: list[str]) -> None:
-    ran = cli("describe-history", str(tmp_path), *args)
-    assert (ran.code, ran.out) == (2, "")
-
-
 class Scene:
     """What happens between two looks: a step each; after the last the following ends."""
 

@@ -78,10 +78,8 @@ def test_every_format_reports_the_restore(cli: RunCli, table: TableBuilder, form
         result = envelope["result"]
         assert (result["files_restored"], result["files_removed"]) == (1, 1)
         assert result["changes"]["added"]["num_rows"] == 1
-        assert [it["partition_values"] for it in result["changes"]["partitions"]] == [
-            {"p": "a"},
-            {"p": "b"},
-        ]
+        values = [it["partition_values"] for it in result["changes"]["partitions"]]
+        assert values == [{"p": "a"}, {"p": "b"}]
 
 
 @pytest.mark.parametrize(

@@ -65,17 +65,12 @@ def test_one_table_reads_as_ever(fake_cli: RunCli) -> None:
 def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/sleep", "x/raise-SafetyError", "x/warn", "-j", "3", "-o", "json")
     document = ran.document
-    assert (ran.code, list(document)) == (
-        6,
-        ["schema_version", "command", "exit_code", "tables", "runs"],
-    )
-    assert (document["exit_code"], document["tables"]) == (6, {"done": 2, "refused": 1})
+    assert list(document) == ["schema_version", "command", "exit_code", "tables", "runs"]
+    assert ran.code == document["exit_code"] == 6
+    assert document["tables"] == {"done": 2, "refused": 1}
     runs = document["runs"]
-    assert [(run["status"], run["exit_code"]) for run in runs] == [
-        ("done", 0),
-        ("refused", 6),
-        ("done", 0),
-    ]
+    ends = [(run["status"], run["exit_code"]) for run in runs]
+    assert ends == [("done", 0), ("refused", 6), ("done", 0)]
     assert [run["table"] for run in runs] == ["x/sleep", "x/raise-SafetyError", "x/warn"]
     assert [run["error"] and run["error"]["code"] for run in runs] == [None, "SAFETY", None]
     assert [run["warnings"] for run in runs] == [[], [], ["odd"]]
@@ -84,20 +79,16 @@ def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> 
 
 def test_an_envelope_a_line_as_they_end(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/wait-not-at-all/sleep", "x/fine", "-j", "2", "-o", "ndjson")
-    assert [json.loads(line)["result"]["word"] for line in ran.out.splitlines()] == [
-        "fine",
-        "sleep",
-    ]
+    words = [json.loads(line)["result"]["word"] for line in ran.out.splitlines()]
+    assert words == ["fine", "sleep"]
 
 
 def test_csv_has_a_row_a_table(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/fine", "x/raise-StorageError", "-o", "csv")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     assert ran.code == ExitCode.STORAGE
-    assert [(row["table"], row["status"], row["exit_code"]) for row in rows] == [
-        ("x/fine", "done", "0"),
-        ("x/raise-StorageError", "failed", "8"),
-    ]
+    ends = [(row["table"], row["status"], row["exit_code"]) for row in rows]
+    assert ends == [("x/fine", "done", "0"), ("x/raise-StorageError", "failed", "8")]
     assert [row["error_code"] for row in rows] == ["", "STORAGE"]
     assert [row["version_after"] for row in rows] == ["2", ""]
 
@@ -150,11 +141,8 @@ def test_tables_come_from_a_file_or_stdin(
     for name in ("tables", "-"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         ran = fake_cli("go-round", "lake/b", "--tables-from", name)
-        assert [line.split()[1] for line in ran.out.splitlines()[:-1]] == [
-            "lake/b",
-            "lake/a",
-            "lake/deep/c",
-        ]
+        tables = [line.split()[1] for line in ran.out.splitlines()[:-1]]
+        assert tables == ["lake/b", "lake/a", "lake/deep/c"]
 
 
 @pytest.mark.parametrize(
