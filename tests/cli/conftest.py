@@ -1,12 +1,14 @@
 """The program as a fixture: in this process, and as a process of its own."""
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +18,9 @@ from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.output import guess_format
+from deltactl.cli.signals import Cancellation
 from tests.support.json_schema import validate_output
+from tests.support.unity_stub import UnityStub, unity_stub
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,15 @@ class Ran:
     code: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """What ``-o json`` printed."""
+        return json.loads(self.out)
+
+    @property
+    def result(self) -> Any:
+        return self.document["result"]
 
 
 FAKES = tuple(
@@ -38,6 +51,8 @@ FAKES = tuple(
     ),
 )
 
+MARK = "Pl4nt3dAs"  # in each secret of a test: no output may have it
+UNITY_TOKEN = f"{MARK}-token"
 NAMES = frozenset(spec.name for spec in COMMANDS)
 RunCli = Callable[..., Ran]
 
@@ -100,6 +115,33 @@ def fake_cli(cli: RunCli) -> RunCli:
         return cli(*args, specs=FAKES)
 
     return call
+
+
+@pytest.fixture
+def end_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the time of the run that began last be up, whatever its limit: as if it had an hour."""
+    given: list[Cancellation] = []
+
+    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
+        given.append(cancellation)
+        return nullcontext()
+
+    def end() -> None:
+        given[-1].expired_ms = 3_600_000
+        given[-1].token.set()
+
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    return end
+
+
+@pytest.fixture
+def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
+    """A Unity Catalog, and the variables that lead to it."""
+    monkeypatch.setattr("urllib3.Retry.sleep", lambda *_: None)
+    monkeypatch.setenv("DATABRICKS_TOKEN", UNITY_TOKEN)
+    with unity_stub(tokens={UNITY_TOKEN}) as stub:
+        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
+        yield stub
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from deltactl.catalog.kinds import KINDS
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.output.output import OutputFormat
 from deltactl.storage.open import open_store
-from tests.cli.conftest import RunCli
+from tests.cli.conftest import MARK, RunCli
 from tests.faults.scenes import build_directory, build_table
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import Column, TableBuilder
-from tests.support.unity_stub import unity_stub
+from tests.support.unity_stub import UnityStub
 
 _OPTIONS = (
     "key", "secret", "token", "password", "secret_key", "aws_secret_access_key",
@@ -40,7 +40,6 @@ _VARIABLES = (
     "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_S3_SECRET", "FSSPEC_S3_KEY",
     "DELTACTL_TEST_SECRET",
 )  # fmt: skip
-_MARK = "Pl4nt3dAs"
 
 pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.usefixtures("short_pauses")]
 
@@ -49,21 +48,21 @@ pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.usefixtures("short_pauses")]
 def planted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every variable is set; gives the arguments that set every option."""
     for name in _VARIABLES:
-        monkeypatch.setenv(name, f"{_MARK}-variable-{name}")
-    options = {name: f"{_MARK}-option-{name}" for name in _OPTIONS}
+        monkeypatch.setenv(name, f"{MARK}-variable-{name}")
+    options = {name: f"{MARK}-option-{name}" for name in _OPTIONS}
     options["session_token"] = "env:DELTACTL_TEST_SECRET"
-    options |= {name: form % f"{_MARK}-nested-{name}" for name, form in _NESTED.items()}
+    options |= {name: form % f"{MARK}-nested-{name}" for name, form in _NESTED.items()}
     return [word for item in options.items() for word in ("--storage-option", "=".join(item))]
 
 
 def find_marks(*folders: Path) -> list[tuple[str, bytes]]:
     """Files with a planted text in their name or content, and what stands around it."""
     return [
-        (str(path), data[max(0, data.find(_MARK.encode()) - 40) :][:120])
+        (str(path), data[max(0, data.find(MARK.encode()) - 40) :][:120])
         for folder in folders
         for path in folder.rglob("*")
         for data in [path.read_bytes() if path.is_file() else b""]
-        if _MARK.encode() in data or _MARK in str(path)
+        if MARK.encode() in data or MARK in str(path)
     ]
 
 
@@ -85,18 +84,12 @@ def runs(root: Path) -> Iterator[list[str]]:
             yield [spec.name, str(folder), *more.get(spec.name, [])]
 
 
-@pytest.fixture
-def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A catalog with a planted token."""
-    token = f"{_MARK}-token"
-    monkeypatch.setenv("DATABRICKS_TOKEN", token)
-    with unity_stub(tokens={token}) as stub:
-        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
-        yield
-
-
 def test_no_run_on_a_disk_writes_a_credential(
-    cli: RunCli, planted: list[str], unity: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli,
+    planted: list[str],
+    unity: UnityStub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build_table(tmp_path / "t")
     build_directory(tmp_path / "directory")
@@ -104,33 +97,33 @@ def test_no_run_on_a_disk_writes_a_credential(
     for words in runs(tmp_path / "t"):
         ran = cli(*words, *planted, "-vvv", "--debug", "--log-format", "json")
         assert ran.code == 0, ran.err
-        assert _MARK not in ran.out + ran.err
+        assert MARK not in ran.out + ran.err
     for words in (
         ["config"],
         ["optimize", "nowhere", *planted],
         ["optimize", "t", *planted, "--x"],
     ):
-        assert _MARK not in "".join(map(str, [cli(*words).out, cli(*words).err]))
+        assert MARK not in "".join(map(str, [cli(*words).out, cli(*words).err]))
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
 _ADDRESSES = (
-    f"s3://key:{_MARK}@bucket/t",
-    f"s3a://key:{_MARK}@bucket/t",
-    f"s3:/key:{_MARK}@bucket/t",
-    f"file://user:{_MARK}@host/t",
-    f"FILE://user:{_MARK}@host/t",
-    f"https://user:{_MARK}@host/t",
-    f"https://user:{_MARK}@{_MARK}@host/t",
-    f"https://user:{_MARK}/{_MARK}@host/t",
-    f"https://user@corp.com:{_MARK}@host/t",
-    f"https://host/t?X-Amz-Signature={_MARK}",
-    f"abfss://c@account.dfs.core.windows.net/t?sv=1&sig={_MARK}",
-    f"abfss://c@account.dfs.core.windows.net/t*?sig={_MARK}",
-    f"gs://bucket/t?access_token={_MARK}",
-    f"s3://key:{_MARK}@bucket/*",
-    f"s3://key:{_MARK}*@bucket/t",
-    f"uc://user:{_MARK}@host/main.sales.t",
+    f"s3://key:{MARK}@bucket/t",
+    f"s3a://key:{MARK}@bucket/t",
+    f"s3:/key:{MARK}@bucket/t",
+    f"file://user:{MARK}@host/t",
+    f"FILE://user:{MARK}@host/t",
+    f"https://user:{MARK}@host/t",
+    f"https://user:{MARK}@{MARK}@host/t",
+    f"https://user:{MARK}/{MARK}@host/t",
+    f"https://user@corp.com:{MARK}@host/t",
+    f"https://host/t?X-Amz-Signature={MARK}",
+    f"abfss://c@account.dfs.core.windows.net/t?sv=1&sig={MARK}",
+    f"abfss://c@account.dfs.core.windows.net/t*?sig={MARK}",
+    f"gs://bucket/t?access_token={MARK}",
+    f"s3://key:{MARK}@bucket/*",
+    f"s3://key:{MARK}*@bucket/t",
+    f"uc://user:{MARK}@host/main.sales.t",
 )
 
 
@@ -142,8 +135,8 @@ def test_no_run_repeats_a_credential_in_an_address(
     for words in runs(tmp_path / "t"):
         ran = cli(words[0], address, *words[2:], "-vvv", "--debug", "--log-format", "json")
         assert ran.code != 0
-        assert _MARK not in ran.out + ran.err
-        assert _MARK not in cli(words[0], address, *words[2:], "-o", "json").out
+        assert MARK not in ran.out + ran.err
+        assert MARK not in cli(words[0], address, *words[2:], "-o", "json").out
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
@@ -159,8 +152,9 @@ def test_no_form_of_output_has_a_credential_of_an_address(
             for words in (["optimize"], ["maintain", "--metrics", "m.prom"]):
                 ran = cli(*words, *tables, "-o", form, "--report", "r.html", "--debug")
                 assert ran.code in (1, 2)
-                assert _MARK not in ran.out + ran.err
-                assert all(Path(name).exists() for name in ("r.html", *words[2:]))
+                assert MARK not in ran.out + ran.err
+                written = [Path(name).read_text("utf-8") for name in ("r.html", *words[2:])]
+                assert not [text for text in written if MARK in text]
     (tmp_path / "list").unlink()
     for words in (
         ["vacuum", "t", "--yes", "--forget-clone", address],
@@ -174,11 +168,11 @@ def test_no_form_of_output_has_a_credential_of_an_address(
         for more in (["-vvv", "--debug"], ["-o", "json"], ["--log-format", "json"]):
             ran = cli(*words, *more)
             assert ran.code != 0, (words, ran.out)
-            assert _MARK not in ran.out + ran.err
+            assert MARK not in ran.out + ran.err
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
-@pytest.mark.parametrize("at", ["127.0.0.1:9", f"user:{_MARK}@127.0.0.1:9"])
+@pytest.mark.parametrize("at", ["127.0.0.1:9", f"user:{MARK}@127.0.0.1:9"])
 @pytest.mark.parametrize(
     ("name", "address"),
     [
@@ -193,18 +187,18 @@ def test_no_setting_of_a_catalog_is_shown(
     """Not even if it is wrong, or the catalog cannot be reached."""
     scheme = name.partition("://")[0]
     secrets = [it.key for it in KINDS[scheme].settings if it.is_secret]
-    lines = [address.format(at), *(f"{key} = '{_MARK}-{key}'" for key in secrets)]
+    lines = [address.format(at), *(f"{key} = '{MARK}-{key}'" for key in secrets)]
     file = tmp_path / "p.toml"
     file.write_text("\n".join([f"[catalog.{scheme}]", *lines]))
     words = ("maintain", name, "--policy", str(file), "--report", str(tmp_path / "r.html"))
     for form in ([], ["-o", "json", "--log-format", "json"]):
         ran = cli(*words, "-vvv", "--debug", *form)
         assert ran.code != 0
-        assert _MARK not in ran.out + ran.err
+        assert MARK not in ran.out + ran.err
     monkeypatch.setenv("DELTACTL_CONFIG", str(file))
     shown = cli("config")
     assert f"catalog.{scheme}" in shown.out
-    assert _MARK not in shown.out + shown.err
+    assert MARK not in shown.out + shown.err
     assert {path for path, _ in find_marks(tmp_path)} <= {str(file)}
 
 
@@ -216,8 +210,8 @@ def test_settings_for_spark_are_not_repeated(tmp_path: Path) -> None:
         [
             *(sys.executable, "-m", "deltactl", "optimize", str(tmp_path / "t"), "-vvv", "--debug"),
             *("--engine", "spark", "--master", "local[none]"),
-            *("--spark-conf", f"spark.hadoop.fs.s3a.secret.key={_MARK}"),
-            *("--spark-conf", f"no-setting={_MARK}"),
+            *("--spark-conf", f"spark.hadoop.fs.s3a.secret.key={MARK}"),
+            *("--spark-conf", f"no-setting={MARK}"),
         ],
         capture_output=True,
         text=True,
@@ -226,7 +220,7 @@ def test_settings_for_spark_are_not_repeated(tmp_path: Path) -> None:
     )
     assert ran.returncode != 0
     assert "local[none]" in ran.stderr
-    assert _MARK not in ran.stdout + ran.stderr
+    assert MARK not in ran.stdout + ran.stderr
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
@@ -239,7 +233,7 @@ def test_no_run_on_s3_writes_a_credential(
     store = open_store(root, server.options)
     builder = TableBuilder(store, [Column("id")])
     builder.append(*[[{"id": number}] for number in range(3)])
-    secret, token = f"{_MARK}-secret", f"{_MARK}-token"
+    secret, token = f"{MARK}-secret", f"{MARK}-token"
     used = {**S3_ENVIRON, "AWS_ENDPOINT_URL": server.endpoint, "AWS_SECRET_ACCESS_KEY": secret}
     for name, value in {**used, "AWS_SESSION_TOKEN": token}.items():
         monkeypatch.setenv(name, value)
@@ -254,13 +248,13 @@ def test_no_run_on_s3_writes_a_credential(
         ran = cli(words[0], root, *words[1:], "-vvv", "--debug")
         assert ran.code == 0, ran.err
         said += [ran.out, ran.err]
-    odd = {name: f"{_MARK}-{name}" for name in _OPTIONS}
-    odd |= {name: form % f"{_MARK}-{name}" for name, form in _NESTED.items()}
+    odd = {name: f"{MARK}-{name}" for name in _OPTIONS}
+    odd |= {name: form % f"{MARK}-{name}" for name, form in _NESTED.items()}
     for name, value in odd.items():
         ran = cli("describe-detail", root, "--storage-option", f"{name}={value}", "--debug")
         said += [ran.out, ran.err]
-    assert [text for text in said if _MARK in text] == []
+    assert [text for text in said if MARK in text] == []
     names = [name for batch in store.walk() for name in batch]
     assert any("_deltactl" in name for name in names)
-    assert [name for name in names if _MARK.encode() in store.read(name)] == []
+    assert [name for name in names if MARK.encode() in store.read(name)] == []
     assert json.loads(store.read("_delta_log/00000000000000000002.json").splitlines()[0])

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -73,24 +74,14 @@ def test_a_start_that_failed_is_tried_again_by_the_next_table(
     assert starts.events == ["start", "stop"]
 
 
+def engines(**more: Any) -> AbstractContextManager[ChosenEngine]:
+    """The engines of a table."""
+    given = {"warn": print, "note": print, "verbose": 0, "max_concurrent": None, **more}
+    return open_engine(EngineOptions(), environ={}, table="t", memory_bytes=None, **given)
+
+
 def test_engines_of_a_table_do_not_stop_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = Starts(monkeypatch)
-
-    @contextmanager
-    def engines(**more: object) -> Iterator[ChosenEngine]:
-        with open_engine(
-            EngineOptions(),
-            environ={},
-            table="t",
-            warn=print,
-            note=print,
-            verbose=0,
-            max_concurrent=None,
-            memory_bytes=None,
-            **more,  # type: ignore[arg-type]
-        ) as opened:
-            yield opened
-
     with shared_spark() as spark:
         for _ in range(2):
             with engines(spark=spark) as opened:
@@ -105,16 +96,7 @@ def test_the_engine_starts_at_its_first_run_and_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("deltactl.engine.spark.facts.find_missing", lambda *_: None)
     starts = Starts(monkeypatch, failures=9)
     told: list[str] = []
-    with open_engine(
-        EngineOptions(),
-        environ={},
-        table="t",
-        warn=told.append,
-        note=print,
-        verbose=0,
-        max_concurrent=None,
-        memory_bytes=None,
-    ) as opened:
+    with engines(warn=told.append) as opened:
         small, large = opened.sized(0), opened.sized(1 << 40)
         assert (small.name, large.name, large.leaves_orphans) == ("local", "spark", False)
         assert starts.failures == 9

@@ -1,6 +1,5 @@
 """Tables by their names in a Hive metastore, as Spark puts them there."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def test_a_name_costs_three_calls_at_most(
 def test_commands(cli: RunCli) -> None:
     ran = cli("optimize", "hive://sales.*", "-v", "-o", "json")
     assert ran.code == 0, ran.err
-    assert [run["table"] for run in json.loads(ran.out)["runs"]] == [
+    assert [run["table"] for run in ran.document["runs"]] == [
         "hive://sales.external", "hive://sales.managed",
     ]  # fmt: skip
     assert "2 tables left out" in ran.err
@@ -203,7 +202,7 @@ def test_a_partitioned_table_is_replaced_with_its_partitions(
     assert cli("generate-manifest", str(orders)).code == 0
     ran = cli(*words, "--manifest", "-o", "json")
     assert ran.code == 0, ran.err
-    result = json.loads(ran.out)["result"]
+    result = ran.result
     assert (result["partitions_added"], result["partitions_removed"]) == (3, 2)
     spark.sql("REFRESH TABLE sales.fin")
     null = ["day=__HIVE_DEFAULT_PARTITION__"]

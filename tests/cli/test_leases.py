@@ -58,9 +58,14 @@ def become_another_table() -> None:
         path.write_text(path.read_text().replace(TABLE_ID, OTHER_ID))
 
 
-def result(cli: RunCli, *args: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(cli(*args, "-o", "json").out)
-    return document
+def document(cli: RunCli, *args: str) -> Any:
+    return cli(*args, "-o", "json").document
+
+
+def last_run(table: TableBuilder, command: str = "optimize") -> LastRun:
+    found = read_last_run(table.store, command)
+    assert found is not None
+    return found
 
 
 def hold(store: LocalStore, command: str, *, expires_in_ms: int = LEASE_MS) -> str:
@@ -75,8 +80,7 @@ def test_a_run_gives_its_lease_back_and_writes_itself_down(
 ) -> None:
     assert cli("optimize", "t").code == 0
     assert own_files() == ["runs/optimize.json"]
-    last = read_last_run(table.store, "optimize")
-    assert last is not None
+    last = last_run(table)
     assert last.started_ms <= last.ended_ms
     assert last.caught_up_version == table.version + 1  # its own commit
 
@@ -86,7 +90,7 @@ def test_who_finds_a_lease_held(cli: RunCli, table: TableBuilder, command: str) 
     assert isinstance(table.store, LocalStore)
     hold(table.store, command)
     ran = cli(command, "t", "-o", "json")
-    error = json.loads(ran.out)["error"]
+    error = ran.document["error"]
     assert (ran.code, error["code"]) == (4, "LEASE_HELD")
     assert "run other on web1 (pid 42), since " in error["message"]
     for look in ("--dry-run", "--check"):
@@ -187,7 +191,7 @@ def test_the_json_of_a_run_has_what_is_known_after_it(
     for name in ("u", "v"):
         shutil.copytree("t", name)
     for words in (["t"], ["u", "v"]):
-        document = json.loads(cli("optimize", *words, "-o", "json").out)
+        document = cli("optimize", *words, "-o", "json").document
         for run in document.get("runs", [document]):
             assert [text.partition(",")[0] for text in run["warnings"]] == ["this run had no lease"]
 
@@ -229,36 +233,22 @@ def test_a_run_that_is_killed_leaves_a_lease_that_blocks_no_run_here(
     assert cli("optimize", "t").code == 0
 
 
-def test_a_vacuum_leaves_leases_and_records_alone(cli: RunCli, table: TableBuilder) -> None:
-    assert isinstance(table.store, LocalStore)
-    cli("optimize", "t")
-    name = hold(table.store, "checkpoint")
-    ran = cli(
-        "vacuum", "t", "--mode", "full", "--retain", "0h", "--force-retention", "--yes",
-        "--include-unknown",
-    )  # fmt: skip
-    assert ran.code == 0
-    assert table.store.read(name)
-    assert "runs/optimize.json" in own_files()
-
-
 def test_a_run_within_the_interval_does_nothing(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--min-interval", "1h").code == 0
     append_later(table, "a")
     before = own_files(), table.store.read("_deltactl/runs/optimize.json")
-    early = result(cli, "optimize", "t", "--min-interval", "1h")
+    early = document(cli, "optimize", "t", "--min-interval", "1h")
     assert (early["result"], early["error"]) == (None, None)
     assert early["skipped"].startswith("the last run began at 20")
     assert before == (own_files(), table.store.read("_deltactl/runs/optimize.json"))
-    last = read_last_run(table.store, "optimize")
-    assert last is not None
+    last = last_run(table)
     for started_ms in (last.started_ms - HOUR, last.started_ms + 9 * HOUR):  # long ago; the future
         run = replace(last, started_ms=started_ms, ended_ms=started_ms)
         write_last_run(table.store, "optimize", run)
-        late = result(cli, "optimize", "t", "--min-interval", "1h", "--dry-run")
+        late = document(cli, "optimize", "t", "--min-interval", "1h", "--dry-run")
         assert late["skipped"] is None
     # Another command has a time of its own.
-    assert result(cli, "checkpoint", "t", "--min-interval", "1h")["skipped"] is None
+    assert document(cli, "checkpoint", "t", "--min-interval", "1h")["skipped"] is None
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
@@ -267,16 +257,12 @@ def test_a_table_created_again_has_no_last_run(
 ) -> None:
     args = (command, "t", "--min-interval", "1h", *(["--yes"] if command == "vacuum" else []))
     assert cli(*args).code == 0
-    last = read_last_run(table.store, command)
-    assert last is not None
-    assert last.table_id == TABLE_ID
-    assert result(cli, *args)["skipped"].startswith("the last run began at ")
+    assert last_run(table, command).table_id == TABLE_ID
+    assert document(cli, *args)["skipped"].startswith("the last run began at ")
     become_another_table()
-    again = result(cli, *args)
+    again = document(cli, *args)
     assert (again["skipped"], again["error"]) == (None, None)
-    after = read_last_run(table.store, command)
-    assert after is not None
-    assert after.table_id == OTHER_ID
+    assert last_run(table, command).table_id == OTHER_ID
 
 
 def test_a_mark_of_another_table_is_none(cli: RunCli, table: TableBuilder) -> None:
@@ -284,14 +270,12 @@ def test_a_mark_of_another_table_is_none(cli: RunCli, table: TableBuilder) -> No
     become_another_table()
     append_later(table, "a")
     append_later(table, "b")
-    plan = result(cli, "optimize", "t", "--since-version", "last-run", "--dry-run")["result"][
-        "plan"
-    ]
+    words = ("--since-version", "last-run", "--dry-run", "-o", "json")
+    plan = cli("optimize", "t", *words).result["plan"]
     assert not any("not touched since" in reason for reason in plan["left_alone"])
     # What the run of the new table leaves out does not bring the old one's mark back.
     assert cli("optimize", "t", "--where", "p = 'a'").code == 0
-    last = read_last_run(table.store, "optimize")
-    assert last is not None
+    last = last_run(table)
     assert (last.table_id, last.caught_up_version) == (OTHER_ID, None)
 
 
@@ -316,7 +300,7 @@ def test_a_broken_record_is_none(cli: RunCli, table: TableBuilder, text: bytes) 
 def test_optimize_if_needed(cli: RunCli, table: TableBuilder, need: list[str], code: int) -> None:
     words = [word for text in need for word in ("--if-needed", text)]
     assert cli("optimize", "t", "--check", *words).code == code
-    ran = result(cli, "optimize", "t", *words)
+    ran = document(cli, "optimize", "t", *words)
     assert bool(ran["result"]["versions"]) == (code == 3)
     assert (ran["skipped"] is None) == (code == 3)
     if code == 0:
@@ -339,19 +323,18 @@ def test_vacuum_if_needed(cli: RunCli, table: TableBuilder) -> None:
     args = ("vacuum", "t", "--retain", "0h", "--force-retention", "--yes")
     assert cli(*args, "--if-needed", "files=6").out == "Skipped: 5 files (threshold: 6 files)\n"
     assert cli(*args, "--if-needed", "files=6", "--check").code == 0
-    assert result(cli, *args, "--if-needed", "files=5")["result"]["files_removed"] == 5
+    assert document(cli, *args, "--if-needed", "files=5")["result"]["files_removed"] == 5
 
 
 def test_checkpoint_if_needed(cli: RunCli, table: TableBuilder) -> None:
     commits = table.version + 1
     ran = cli("checkpoint", "t", "--if-needed", f"commits={commits + 1}")
     assert ran.out == f"Skipped: {commits} commits (threshold: {commits + 1} commits)\n"
-    assert result(cli, "checkpoint", "t", "--if-needed", f"commits={commits}")["result"][
-        "checkpoint"
-    ]
+    ran = cli("checkpoint", "t", "--if-needed", f"commits={commits}", "-o", "json")
+    assert ran.result["checkpoint"]
     append_later(table, "a")
-    assert result(cli, "checkpoint", "t", "--if-needed", "commits=2")["skipped"]
-    assert not result(cli, "checkpoint", "t", "--if-needed", "commits=1")["skipped"]
+    assert document(cli, "checkpoint", "t", "--if-needed", "commits=2")["skipped"]
+    assert not document(cli, "checkpoint", "t", "--if-needed", "commits=1")["skipped"]
 
 
 @pytest.mark.parametrize(
@@ -371,7 +354,8 @@ def test_a_measure_that_cannot_be_understood(
 
 
 def partitions(cli: RunCli, *args: str) -> list[str]:
-    plan = result(cli, "optimize", "t", "--dry-run", "--since-version", *args)["result"]["plan"]
+    ran = cli("optimize", "t", "--dry-run", "--since-version", *args, "-o", "json")
+    plan = ran.result["plan"]
     return [row["partition"] for row in plan["partitions"]]
 
 
@@ -380,7 +364,7 @@ def test_only_partitions_touched_since_a_version(cli: RunCli, table: TableBuilde
     assert partitions(cli, "0") == ["p=a", "p=b"]
     assert partitions(cli, str(first_b - 1)) == ["p=b"]
     assert partitions(cli, str(table.version)) == []
-    left = result(cli, "optimize", "t", "--dry-run", "--since-version", str(first_b - 1))
+    left = document(cli, "optimize", "t", "--dry-run", "--since-version", str(first_b - 1))
     reason = f"in a partition not touched since version {first_b - 1}"
     assert left["result"]["plan"]["left_alone"][reason] == 3
 
@@ -421,12 +405,9 @@ def test_a_run_that_puts_something_off_does_not_move_the_mark(
     last = read_last_run(table.store, "optimize")
     assert last is None or last.caught_up_version is None
     assert cli("optimize", "t").code == 0
-    after = read_last_run(table.store, "optimize")
+    mark = last_run(table).caught_up_version
     assert cli("optimize", "t", *args).code == 0
-    last = read_last_run(table.store, "optimize")
-    assert last is not None
-    assert after is not None
-    assert last.caught_up_version == after.caught_up_version  # the mark of the run before stays
+    assert last_run(table).caught_up_version == mark  # of the run before
 
 
 def test_a_log_that_does_not_reach_back_is_said(cli: RunCli, table: TableBuilder) -> None:

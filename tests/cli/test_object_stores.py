@@ -1,7 +1,6 @@
 """Every command on every kind of object store, with credentials that nobody gets to see."""
 
 import io
-import json
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -54,8 +53,7 @@ class Shell:
         return ran
 
     def result(self, command: str, *args: str) -> dict[str, object]:
-        envelope = json.loads(self.run(command, *args).out)
-        result: dict[str, object] = envelope["result"]
+        result: dict[str, object] = self.run(command, *args).result
         return result
 
 
@@ -80,7 +78,7 @@ def table(server: ObjectServer, root: str) -> TableBuilder:
 def test_the_commands_work_on_an_object_store(
     shell: Shell, table: TableBuilder, server: ObjectServer, root: str
 ) -> None:
-    assert len(json.loads(shell.run("describe-history").out)["result"]) == 4
+    assert len(shell.run("describe-history").result) == 4
     assert shell.result("describe-detail")["numFiles"] == 6
     assert "requests to object stores: " in shell.said[-1]
     optimized = shell.result("optimize")
@@ -118,14 +116,19 @@ def test_vacuum_and_its_undo(
         assert not any(secret.encode() in data for secret in SECRETS)
 
 
+def parquet(number: int) -> bytes:
+    """A file of one row."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [number]}), sink)
+    return sink.getvalue()
+
+
 def test_convert_makes_a_table_on_an_object_store(
     shell: Shell, server: ObjectServer, root: str
 ) -> None:
     store = open_store(root, server.options)
     for number in range(3):
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"id": [number]}), sink)
-        store.put(f"d={number}/x.parquet", sink.getvalue())
+        store.put(f"d={number}/x.parquet", parquet(number))
     shell.run("convert", "--partition-by", "d INT")
     library = Table(root, storage_options=server.options)
     rows = library.scan().read_all().to_pylist()
@@ -163,10 +166,8 @@ def test_a_clone_is_not_made_beside_keys_that_no_table_can_name(
 
 
 def test_convert_leaves_hidden_keys_out(shell: Shell, server: ObjectServer, root: str) -> None:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"id": [1]}), sink)
-    open_store(root, server.options).put("d=1/y.parquet", sink.getvalue())
-    put_beside(root, server, "_tmp//x.parquet", sink.getvalue())
+    open_store(root, server.options).put("d=1/y.parquet", parquet(1))
+    put_beside(root, server, "_tmp//x.parquet", parquet(1))
     shell.run("convert")
 
 
@@ -174,9 +175,7 @@ def test_convert_leaves_hidden_keys_out(shell: Shell, server: ObjectServer, root
 def test_convert_refuses_keys_that_no_table_can_name(
     shell: Shell, server: ObjectServer, root: str, key: str
 ) -> None:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"id": [1]}), sink)
-    open_store(root, server.options).put("d=1/y.parquet", sink.getvalue())
-    put_beside(root, server, key, sink.getvalue())
+    open_store(root, server.options).put("d=1/y.parquet", parquet(1))
+    put_beside(root, server, key, parquet(1))
     ran = shell.run("convert", code=6)
     assert "no Delta table can name some of the objects" in ran.err

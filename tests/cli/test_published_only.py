@@ -1,6 +1,5 @@
 """A table whose commits a catalog decides, given by its path."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def test_by_path_only_the_published_commits_are_read(tmp_path: Path, cli: RunCli
     table = str(tmp_path / "t")
     for words in (["describe-history"], ["describe-detail"], ["check"]):
         ran = cli(*words, table, "-o", "json")
-        shown = json.loads(ran.out)
+        shown = ran.document
         assert (ran.code, shown["published_only"]) == (0, True)
         assert "may know newer ones" in " ".join(shown["warnings"])
         assert "may know newer ones" in cli(*words, table).err
@@ -39,6 +38,6 @@ def test_by_path_only_the_published_commits_are_read(tmp_path: Path, cli: RunCli
         ["clone", table, str(tmp_path / "c"), "--deep"],
     ):
         ran = cli(*words, "--published-only", "-o", "json")
-        assert (ran.code, json.loads(ran.out)["published_only"]) == (0, True)
+        assert (ran.code, ran.document["published_only"]) == (0, True)
     with pytest.warns(TableWarning, match="may know newer ones"):
         assert Table(table).scan(published_only=True).read_all()["id"].to_pylist() == [1]

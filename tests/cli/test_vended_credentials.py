@@ -1,8 +1,6 @@
 """Commands on tables whose credentials come from a catalog, on servers that check them."""
 
-import json
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,26 +12,15 @@ import pytest
 from deltactl import Table
 from deltactl.storage.network.pacing import RATE_OPTION
 from deltactl.storage.open import open_store
-from tests.cli.conftest import RunCli
+from tests.cli.conftest import MARK, RunCli
 from tests.support.object_servers import AZURE_ACCOUNT, AZURE_KEY, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
-from tests.support.unity_stub import UnityStub, unity_stub, vend_keys_of_minio
+from tests.support.unity_stub import UnityStub, vend_keys_of_minio
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
 NAME = "uc://main.sales.orders"
-MARK = "Pl4nt3dAs"
 MINIO = pytest.mark.parametrize("server", choose_servers("minio"), indirect=True)
-
-
-@pytest.fixture
-def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
-    token = f"{MARK}-token"
-    monkeypatch.setenv("DATABRICKS_TOKEN", token)
-    monkeypatch.setenv("DATABRICKS_CLIENT_SECRET", f"{MARK}-client-secret")
-    with unity_stub(tokens={token}) as stub:
-        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
-        yield stub
 
 
 def upload(server: ObjectServer, address: str, folder: Path, files: int) -> None:
@@ -73,7 +60,7 @@ def test_a_command_asks_at_most_three_times(
         unity.requests.clear()
         ran = cli(command, NAME, *words, *given)
         assert ran.code == 0, ran.err
-        assert json.loads(ran.out)["table"] == NAME
+        assert ran.document["table"] == NAME
         assert [body["operation"] for body in unity.bodies] == [operation], typed
         assert len(unity.requests) <= 3, typed
 
@@ -88,6 +75,7 @@ def test_no_secret_of_a_catalog_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether the storage accepts the credentials or not."""
+    monkeypatch.setenv("DATABRICKS_CLIENT_SECRET", f"{MARK}-client-secret")
     upload(server, root, tmp_path / "t", 3)
     unity.add("main.sales.orders", root)
     unity.add("main.sales.here", (tmp_path / "t").as_uri())

@@ -111,7 +111,7 @@ def test_an_error_after_a_commit_names_what_was_committed(
         said = f"error: {error}.*; committed before this: version 2, 3\n"
         assert (ran.code, bool(re.search(said, ran.err))) == (code, True)
         if options:
-            found = json.loads(ran.out)
+            found = ran.document
             assert f"error: {found['error']['message']}\n" in ran.err
             assert (found["version_after"], found["result"]["versions"]) == (3, [2, 3])
             assert "Rerun" in found["error"]["hint"] or "then rerun" in found["error"]["hint"]
@@ -129,7 +129,7 @@ def test_a_dropped_feature_shows_its_steps(cli: RunCli, tmp_path: Path) -> None:
     assert "Empty Commit with checkpoint, 3 times, DROP FEATURE with checkpoint" in shown
     assert "  history protected  until 20" in ran.out
     assert cli(*words).code == 6
-    result = json.loads(cli(*words, "--yes", "-o", "json").out)["result"]
+    result = cli(*words, "--yes", "-o", "json").result
     assert result["features_dropped"] == ["vacuumProtocolCheck"]
     assert result["features_added"] == ["checkpointProtection"]
     assert cli(*words).out.startswith("Nothing to alter")

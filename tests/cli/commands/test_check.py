@@ -1,6 +1,5 @@
 """`deltactl check` from the shell: whole outputs, exit statuses."""
 
-import json
 import re
 from pathlib import Path
 
@@ -104,14 +103,14 @@ def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
     table.commit(*({"add": add} for add in adds))
     lost = "f00001.parquet"
     table.store.delete_many([quarantine_name(run, lost)])
-    found = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    found = cli("check", "events", "-o", "json").result["findings"]
     assert {it["file"]: it["repair"] for it in found if it["code"] == "FILE_MISSING"} == {
         MISSING: f"deltactl vacuum {table.store.uri} --undo {run}",
         lost: f"cannot be repaired: restore {lost} from a backup. `deltactl explain FILE_MISSING` "
         "says what else helps",
     }
     table.store.put(MISSING, b"PAR1")
-    found = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    found = cli("check", "events", "-o", "json").result["findings"]
     (repair,) = (it["repair"] for it in found if it["code"] == "FILE_SIZE")
     undo = f"`deltactl vacuum {table.store.uri} --undo {run}`"
     assert repair == f"move the file out of the table, then run {undo}"
@@ -120,7 +119,7 @@ def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
     table.store.delete_many([MISSING])
     ran = cli("check", "events", "-o", "json")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert ran.code == 3
     assert (envelope["version_before"], envelope["version_after"]) == (2, 2)
     assert envelope["engine"] == "local"
@@ -130,7 +129,7 @@ def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
     (finding,) = result["findings"]
     assert finding["file"] == MISSING
     ran = cli("check", "events", "-o", "ndjson")
-    assert json.loads(ran.out) == finding
+    assert ran.document == finding
     ran = cli("check", "events", "-o", "csv")
     assert ran.out.startswith("code,severity,version,file,problem,meaning,repair\nFILE_MISSING,")
 
@@ -151,7 +150,7 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "new"))
     TableBuilder(store, [Column("id")], features=["notYetInvented"]).append([{"id": 1}])
     ran = cli("check", str(tmp_path / "new"), "-o", "json")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert ran.code == 7
     assert envelope["error"]["code"] == "UNSUPPORTED_FEATURE"
     assert "notYetInvented" in envelope["error"]["message"]
@@ -160,7 +159,7 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     data.unlink()  # a finding does not hide that the check could not cover all
     ran = cli("check", str(tmp_path / "new"))
     assert (ran.code, "FILE_MISSING" in ran.out, "notYetInvented" in ran.err) == (7, True, True)
-    envelope = json.loads(cli("check", str(tmp_path / "new"), "-o", "json").out)
+    envelope = cli("check", str(tmp_path / "new"), "-o", "json").document
     assert (envelope["exit_code"], envelope["status"]) == (7, "failed")
     assert envelope["result"]["codes"] == {"FILE_MISSING": 1}
     annotated = cli("check", str(tmp_path / "new"), "-o", "github").out

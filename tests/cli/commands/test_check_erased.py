@@ -1,7 +1,6 @@
 """`deltactl check --erased` from the shell: a value is erased by the commands that it prints."""
 
 import io
-import json
 import os
 import re
 import shlex
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.cli.conftest import Ran, RunCli
+from tests.cli.conftest import RunCli
 
 SOUGHT = "email = 'jane@example.com'"
 KEPT = {
@@ -49,10 +48,6 @@ def append(table: str) -> None:
     write_deltalake(table, pa.table(rows), mode="append")
 
 
-def result_of(ran: Ran) -> Any:
-    return json.loads(ran.out)["result"]
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -70,7 +65,7 @@ def run_printed(cli: RunCli, table: str, *others: str) -> list[set[str]]:
     """Search, run what is printed, and let days pass, until nothing is found: what was found."""
     seen = []
     for _ in range(6):
-        found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+        found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
         if found["erased"]:
             break
         seen.append({it["place"] for it in found["places"]})
@@ -96,7 +91,7 @@ def test_the_printed_commands_erase_a_value(cli: RunCli, table: str) -> None:
     seen: set[str] = set()
     for _ in range(4):
         ran = cli("check", table, "--erased", SOUGHT, "-o", "json")
-        found = result_of(ran)
+        found = ran.result
         seen |= {it["place"] for it in found["places"]}
         assert ran.code == (0 if found["erased"] else 3)
         if found["erased"]:
@@ -125,10 +120,10 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     pass_days(table, 40)
     assert cli("checkpoint", table).code == 0
     append(table)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert [shlex.split(it)[1] for it in found["commands"]] == ["vacuum", "checkpoint"]
     assert cli("checkpoint", table, "--cleanup").code == 0
-    (stale,) = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))["places"]
+    (stale,) = cli("check", table, "--erased", SOUGHT, "-o", "json").result["places"]
     assert stale["place"] == "unreferenced files"
     assert [shlex.split(it)[3:] for it in stale["commands"]] == [["--mode", "full"]]
     run_printed(cli, table)
@@ -144,7 +139,7 @@ def test_no_command_deletes_unknown_files(cli: RunCli, table: str) -> None:
     DeltaTable(table).delete(SOUGHT)
     append(table)
     pass_days(table)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (unknown,) = (it for it in found["places"] if it["place"] == "unknown files")
     assert (unknown["commands"], unknown["files"]) == ([], 1)
     assert unknown["parts"] == ["country=*/stray.parquet"]
@@ -160,7 +155,7 @@ def test_a_live_description_is_changed_before_any_command(cli: RunCli, table: st
     append(table)
     DeltaTable(table).create_checkpoint()
     pass_days(table, 40)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert "checkpoint" not in [shlex.split(it)[1] for it in found["commands"]]
     (live,) = (it for it in found["places"] if it["place"] == "metadata of the table")
     assert (live["parts"], live["commands"]) == (["description"], [])
@@ -174,10 +169,10 @@ def test_only_a_quarantine_with_a_journal_has_a_command(cli: RunCli, table: str)
     pass_days(table)
     append(table)
     assert cli("vacuum", table, "--yes", "--quarantine").code == 0
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert "--purge-quarantine" in " ".join(found["commands"])
     shutil.rmtree(Path(table) / "_deltactl" / "vacuum")
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (lost,) = (it for it in found["places"] if it["place"].startswith("quarantine"))
     assert (lost["place"], lost["commands"]) == ("quarantine without a journal", [])
     assert lost["parts"][0].startswith("_deltactl/quarantine/")
@@ -209,7 +204,7 @@ def test_a_name_has_the_command_that_ends_it(
         shutil.copy(live, path / STRAY)
     pass_days(table)
     os.utime(path, (0, 0))
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert "names of files and directories" in {it["place"] for it in found["places"]} or (
         folder.startswith("_")
     )
@@ -225,7 +220,7 @@ def test_files_to_delete_by_hand_are_named(cli: RunCli, table: str) -> None:
         (Path(table) / f"{number}.csv").write_text("email\njane@example.com\n", "utf-8")
     (Path(table) / "to jane@example.com.csv").write_text("email\njane@example.com\n", "utf-8")
     for more in ([], ["--redact"]):
-        found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json", *more))
+        found = cli("check", table, "--erased", SOUGHT, "-o", "json", *more).result
         (other,) = (it for it in found["places"] if it["place"] == "other files")
         assert len(other["parts"]) == 100
         assert "0.csv" in other["parts"]
@@ -242,7 +237,7 @@ def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) 
     text = re.sub(r'"deletionTimestamp":\d+', '"deletionTimestamp":1', log.read_text("utf-8"))
     log.write_text(text, "utf-8")
     pass_days(table, 40)
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
     assert "by this machine's clock only" in older["kept_by"]
     assert [shlex.split(it)[3:] for it in older["commands"]] == [["--force-retention"]]
@@ -265,7 +260,7 @@ def test_the_logs_of_clones_end_before_the_files_of_the_source(
     clone()
     DeltaTable(table).delete(SOUGHT)
     clone("--replace")
-    found = result_of(cli("check", table, "--erased", SOUGHT, "-o", "json"))
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (shared,) = (it for it in found["places"] if it["place"].startswith("files that"))
     ends = {it["until"] for it in found["places"] if it["place"].startswith("files of the source")}
     assert {shared["until"]} == ends
@@ -298,7 +293,7 @@ def test_what_cannot_be_read_is_named_and_fails(cli: RunCli, table: str) -> None
 
     def status(predicate: str = "email = 'nobody'") -> tuple[int, list[Any]]:
         ran = cli("check", table, "--erased", predicate, "-o", "json")
-        return ran.code, result_of(ran)["unread"]
+        return ran.code, ran.result["unread"]
 
     assert status() == (0, [])
     stray = Path(table) / "country=FR" / "stray.parquet"

@@ -1,6 +1,5 @@
 """`deltactl check --fix` from the shell."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def test_a_dry_run_shows_the_pair(cli: RunCli, table: TextTable) -> None:
 def test_yes_commits_the_missing_remove(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX, "--yes", "-o", "json")
     assert ran.code == 0
-    found = json.loads(ran.out)
+    found = ran.document
     result = found["result"]
     assert (found["version_before"], found["version_after"], result["version_after"]) == (2, 3, 3)
     assert (result["files_removed"], result["rows_removed"], result["files_left"]) == (1, 2, 0)
@@ -86,7 +85,7 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     ran = cli(*FIX, "--yes")
     assert ran.code == 3
     assert ran.out.startswith("No path can be removed safely in version 3\n")
-    (finding,) = json.loads(cli("check", "events", "-o", "json").out)["result"]["findings"]
+    (finding,) = cli("check", "events", "-o", "json").result["findings"]
     assert (finding["code"], "RESTORE" in finding["problem"]) == ("PATH_ENCODING_DOUBTFUL", True)
     assert "To remove one of them, give the quoted text after 'live as' with --path" in ran.out
     assert version_of(table) == 3
@@ -96,12 +95,15 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     assert named.out.startswith("Removed 1 file in version 4\n")
 
 
-@pytest.mark.parametrize("args", [("--yes",), ("--dry-run",), ("--path", "x")])
+@pytest.mark.parametrize(
+    "args",
+    [("--yes",), ("--dry-run",), ("--path", "x"), (*FIX[2:], "--files", "data")],
+    ids=" ".join,
+)
 def test_options_that_belong_to_the_fix(
     cli: RunCli, table: TextTable, args: tuple[str, ...]
 ) -> None:
     assert cli("check", "events", *args).code == 2
-    assert cli(*FIX, "--files", "data").code == 2
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ def test_missing_files(cli: RunCli, lost: TableBuilder) -> None:
     assert ran.code == 6
     assert "--yes was not given: Remove 1 file from the table? Readers will no longer" in ran.err
     assert cli(*words, "--yes", "--expect-files", "2").code == 6
-    done = json.loads(cli(*words, "--yes", "--expect-files", "1", "-o", "json").out)
+    done = cli(*words, "--yes", "--expect-files", "1", "-o", "json").document
     assert (done["version_after"], done["result"]["files_removed"]) == (3, 1)
     assert cli(*words, "--yes").out.startswith("Nothing to fix in version 3\n")
     assert "deletion vector 'deletion_vector_" in cli("optimize", "events").err
@@ -185,7 +187,7 @@ def test_statistics(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ran = cli(*words)
     assert (ran.code, "Write new statistics of 2 files to the log?" in ran.err) == (6, True)
     done = cli(*words, "--yes", "-o", "json")
-    result = json.loads(done.out)["result"]
+    result = done.result
     assert (done.code, result["versions"], result["files_unread"]) == (3, [3], 1)
     assert result["reasons"] == {"missing": 0, "too_short": 2, "wrong": 0}
     assert cli(*words, "--yes").out.startswith("Nothing was written in version 3\n")
@@ -199,7 +201,7 @@ def test_files_of_the_log(cli: RunCli, table: TextTable) -> None:
     assert (ran.code, "Repair _delta_log/_last_checkpoint?" in ran.err) == (6, True)
     assert cli(*words, "--yes").out.startswith("Repaired _delta_log/_last_checkpoint\n")
     ran = cli("check", "events", "--fix", "checksum", "--yes", "-o", "json")
-    (file,) = json.loads(ran.out)["result"]["files"]
+    (file,) = ran.result["files"]
     assert (file["repaired"], file["obstacle"]) == (True, None)
     assert (table.root / "_delta_log" / f"{2:020}.crc").exists()
 
@@ -213,9 +215,3 @@ def test_files_that_lost_commits_left(cli: RunCli, table: TextTable) -> None:
     assert (ran.code, "Are the commits after version 2 lost for good?" in ran.err) == (6, True)
     assert cli(*words, "--yes").out.startswith(f"Repaired{shown}")
     assert cli(*words).out == "Nothing to fix in version 2\n"
-
-
-def test_an_unknown_fix(cli: RunCli, lost: TableBuilder) -> None:
-    ran = cli("check", "events", "--fix", "missing-file")
-    assert ran.code == 2
-    assert "missing-files" in ran.err

@@ -86,7 +86,7 @@ def test_an_outdated_hint_is_replaced(cli: RunCli, table: TableBuilder) -> None:
 
 def test_json_tells_the_kind_and_that_the_hint_moved(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("checkpoint", "events", "--kind", "classic", "-o", "json")
-    found: dict[str, Any] = json.loads(ran.out)
+    found: dict[str, Any] = ran.document
     assert (ran.code, found["command"], found["table"]) == (0, "checkpoint", "events")
     assert (found["version_before"], found["version_after"]) == (2, 2)
     assert (found["dry_run"], found["engine"], found["error"]) == (False, "local", None)
@@ -114,7 +114,7 @@ def test_check_says_whether_one_is_due(cli: RunCli, table: TableBuilder) -> None
     table.change_metadata(properties={"delta.checkpointInterval": "3"})
     due = cli("checkpoint", "events", "--check", "-o", "json")
     assert due.code == 3
-    assert json.loads(due.out)["result"] == {
+    assert due.result == {
         "version": 3,
         "last_checkpoint": None,
         "interval": 3,
@@ -231,7 +231,7 @@ def test_hidden_files_of_killed_runs_go_a_day_later(
         path.write_bytes(b"half")
         if path != fresh:
             os.utime(path, (START_MS // 1000,) * 2)
-    found = json.loads(cli("checkpoint", "events", "--cleanup", "-o", "json").out)["result"]
+    found = cli("checkpoint", "events", "--cleanup", "-o", "json").result
     assert found["cleanup"]["files"][-1] == f"_delta_log/{killed.name}"
     assert len(found["cleanup"]["files"]) == 3
     assert not killed.exists()
@@ -263,7 +263,7 @@ def test_repair_names_the_culprit(cli: RunCli, table: TableBuilder, tmp_path: Pa
         in checked.out
     )
     ran = cli("checkpoint", "events", "--repair", "-o", "json")
-    found = json.loads(ran.out)["result"]
+    found = ran.result
     assert ran.code == 0
     assert [finding["repaired"] for finding in found["findings"]] == [True, True]
     sound = cli("checkpoint", "events", "--repair", "--check")

@@ -1,6 +1,5 @@
 """``deltactl clone``."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -112,7 +111,7 @@ def test_every_form_tells_the_versions(cli: RunCli, table: TableBuilder, form: s
     assert ran.code == 0
     assert ids("copy") == [1, 2]
     if form == "json":
-        envelope = json.loads(ran.out)
+        envelope = ran.document
         assert (envelope["version_before"], envelope["version_after"]) == (None, 0)
         result = envelope["result"]
         assert (result["kind"], result["source_version"]) == ("deep", 1)

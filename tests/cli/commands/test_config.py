@@ -1,6 +1,5 @@
 """Settings: their order, files and profiles, and what ``deltactl config`` says of them."""
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -111,7 +110,7 @@ def test_a_run_follows_the_settings(
         monkeypatch.setenv("DELTACTL_TARGET_SIZE", environ)
     make_table(folder / "small" / "t", {})
     ran = cli("optimize", "small/t", "--dry-run", *args)
-    assert json.loads(ran.out)["result"]["target_size_bytes"] == target
+    assert ran.result["target_size_bytes"] == target
 
 
 def test_a_table_that_no_profile_matches_gets_the_rest(settings: Settings, folder: Path) -> None:
@@ -190,8 +189,8 @@ def test_a_property_that_is_ignored_is_not_shown_as_used(
     size, codec, interval = said.values()
     ran = cli("config", "t", "--command", "optimize")
     assert ran.err == f"warning: {size}\nwarning: {codec}\n"
-    assert json.loads(cli("optimize", "t", "-o", "json").out)["warnings"] == [size, codec, interval]
-    assert json.loads(cli("checkpoint", "t", "--check", "-o", "json").out)["warnings"] == [interval]
+    assert cli("optimize", "t", "-o", "json").document["warnings"] == [size, codec, interval]
+    assert cli("checkpoint", "t", "--check", "-o", "json").document["warnings"] == [interval]
     make_table(folder / "other", {})
     for tables, start in ((["t"], ""), (["t", "other"], "t: ")):
         lines = cli("maintain", *tables, "--dry-run").err.splitlines()
@@ -210,13 +209,6 @@ def test_a_wrong_codec_is_an_error_with_its_place(
     ran = cli(*command)
     assert ran.code == 2
     assert "DELTACTL_CODEC: the codec 'lz9' is not NAME or NAME:LEVEL" in ran.err
-
-
-def test_a_wrong_variable_is_named(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DELTACTL_TARGET_SIZE", "128")
-    assert cli("optimize", "t").err.startswith(
-        "error: DELTACTL_TARGET_SIZE: size '128' has no unit\n"
-    )
 
 
 def test_a_setting_of_another_command_is_left_out_of_account(cli: RunCli, folder: Path) -> None:
@@ -400,11 +392,6 @@ def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
     assert not settings & (harmful | {"max-orphan-fraction", "dry-run", "check"})
 
 
-def test_an_unknown_command_is_reported(cli: RunCli) -> None:
-    ran = cli("config", "--command", "optimise")
-    assert ran.err.startswith("error: there is no command 'optimise'. Did you mean 'optimize'?\n")
-
-
 @pytest.mark.parametrize("text", ["[vacuum]\ntarget-size = '1GiB'", "sise = 1", "= broken"])
 def test_help_with_a_wrong_file_works(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
@@ -497,20 +484,16 @@ def test_no_variable_is_suggested_that_cannot_be_set(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        ("DELTACTL_JOBS", "many", "DELTACTL_JOBS: "),
-        ("DELTACTL_TARGET_SIZE", "12zz", "DELTACTL_TARGET_SIZE: "),
-        ("DELTACTL_VERIFY", "all", "DELTACTL_VERIFY: "),
-    ],
+    ("variable", "value"),
+    [("DELTACTL_JOBS", "many"), ("DELTACTL_TARGET_SIZE", "12zz"), ("DELTACTL_VERIFY", "all")],
 )
 def test_wrong_variables_are_errors(
-    cli: RunCli, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
     ran = cli("config")
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert f"{variable}: " in ran.err
 
 
 def test_wrong_settings_of_catalogs_are_shown_beside_the_others(

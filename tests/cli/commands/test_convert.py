@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import signal
 from pathlib import Path
 
@@ -74,22 +73,20 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
         "  2 Parquet files are in the directory, but not in the log. They are not part of",
         "  the table. `deltactl vacuum` keeps them.",
     ]
-    result = json.loads(cli("convert", "events", "-o", "json").out)["result"]
+    result = cli("convert", "events", "-o", "json").result
     assert result == {"already_a_table": True, "files_added": 0, "unnamed_files": 2}
 
 
 def test_json_tells_what_was_added_guessed_and_left_out(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "-o", "json")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert (envelope["version_before"], envelope["version_after"]) == (None, 0)
     result = envelope["result"]
     assert (result["files_added"], result["rows_added"]) == (3, 3)
     assert result["partition_columns"] == [{"name": "day", "type": "date", "guessed": True}]
-    assert [entry["path"] for entry in result["left_out"]] == [
-        "_SUCCESS",
-        "day=2024-01-02/notes.txt",
-    ]
-    assert json.loads(cli("convert", "events", "-o", "json").out)["result"]["already_a_table"]
+    left_out = [entry["path"] for entry in result["left_out"]]
+    assert left_out == ["_SUCCESS", "day=2024-01-02/notes.txt"]
+    assert cli("convert", "events", "-o", "json").result["already_a_table"]
 
 
 def test_left_out_files_as_rows(cli: RunCli, events: Path) -> None:
@@ -115,12 +112,10 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
     )
     assert "\x1b" not in ran.out + ran.err
     ran = cli("convert", "events", "-o", "json")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert ran.code == 6 and envelope["error"]["code"] == "CONVERSION"
-    assert [problem["path"] for problem in envelope["result"]["problems"]] == [
-        "day=2024-01-01/text\x1b.parquet",
-        "day=2024-01-01/zero.parquet",
-    ]
+    paths = [problem["path"] for problem in envelope["result"]["problems"]]
+    assert paths == ["day=2024-01-01/text\x1b.parquet", "day=2024-01-01/zero.parquet"]
     assert not (events / "_delta_log").exists()
 
 
@@ -133,7 +128,7 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         "      problem: is empty (0 bytes)",
         "  and 30 more (-o json lists all)",
     ]
-    envelope = json.loads(cli("convert", "events", "-o", "json").out)
+    envelope = cli("convert", "events", "-o", "json").document
     assert len(envelope["result"]["problems"]) == 50
 
 

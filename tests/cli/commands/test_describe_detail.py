@@ -16,18 +16,19 @@ def two_hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: START_MS + 7_200_000)
 
 
+def protocol(*features: str) -> dict[str, Any]:
+    """Features of writers, if any."""
+    listed = {"minWriterVersion": 7, "writerFeatures": [*features]}
+    written = listed if features else {"minWriterVersion": 2}
+    return {"protocol": {"minReaderVersion": 1, **written}}
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    protocol = {
-        "protocol": {
-            "minReaderVersion": 1,
-            "minWriterVersion": 7,
-            "writerFeatures": ["appendOnly", "novelFeature"],
-        }
-    }
     root = tmp_path / "a table"
     action = metadata("p", user_key="v\x1b[1m", user_none="")["metaData"] | {"description": "c"}
-    write_commit(root, 0, info("CREATE TABLE"), protocol, {"metaData": action})
+    features = protocol("appendOnly", "novelFeature")
+    write_commit(root, 0, info("CREATE TABLE"), features, {"metaData": action})
     write_commit(root, 1, info(), add("f1", 2048))
     return str(root)
 
@@ -68,7 +69,7 @@ def test_the_page_shows_each_fact_on_a_line(cli: RunCli, table: str) -> None:
 
 
 def test_json_has_the_members_of_describe_detail_on_spark(cli: RunCli, table: str) -> None:
-    envelope = json.loads(cli("describe-detail", table, "-o", "json").out)
+    envelope = cli("describe-detail", table, "-o", "json").document
     assert envelope["version_after"] == 1
     assert envelope["result"] == {
         "format": "delta",
@@ -94,12 +95,12 @@ def test_json_has_the_members_of_describe_detail_on_spark(cli: RunCli, table: st
             "small_file_share": 1.0,
         },
     }
-    assert json.loads(cli("describe-detail", table, "-o", "ndjson").out) == envelope["result"]
+    assert cli("describe-detail", table, "-o", "ndjson").document == envelope["result"]
 
 
 def test_an_older_version_is_named_by_number_or_time(cli: RunCli, table: str) -> None:
     def num_files(*args: str) -> int:
-        return int(json.loads(cli("describe-detail", table, *args, "-o", "ndjson").out)["numFiles"])
+        return int(cli("describe-detail", table, *args, "-o", "ndjson").document["numFiles"])
 
     assert (num_files("--version", "0"), num_files("--at", "2023-11-14 22:13:20")) == (0, 0)
     assert (num_files("--at", "2099-01-01"), num_files("--at", "1h")) == (1, 1)
@@ -116,8 +117,8 @@ def test_a_table_with_little_to_say(cli: RunCli, tmp_path: Path) -> None:
     }
     action = {"metaData": {**metadata()["metaData"], "schemaString": json.dumps(wide)}}
     action["metaData"]["createdTime"] = None
-    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 1}}
-    write_commit(tmp_path, 0, info(), protocol, action)
+    oldest = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 1}}
+    write_commit(tmp_path, 0, info(), oldest, action)
     out = cli("describe-detail", str(tmp_path)).out
     assert "created        -\n" in out
     assert "  c0      long  not null\n" in out
@@ -133,19 +134,12 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
         action["add"]["stats"] = json.dumps({"numRecords": 10, **bounds})
         return action
 
-    root = str(tmp_path)
-    protocol = {
-        "protocol": {
-            "minReaderVersion": 1,
-            "minWriterVersion": 7,
-            "writerFeatures": ["clustering", "domainMetadata"],
-        }
-    }
+    root, features = str(tmp_path), protocol("clustering", "domainMetadata")
     columns = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
     domain = {"domain": "delta.clustering", "configuration": columns, "removed": False}
     files = [file("a", 0, 9), file("b", 0, 9), file("c", 20, 29), add("d", 2048)]
     clustering = {"domainMetadata": domain}
-    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata(), clustering, *files)
+    write_commit(tmp_path, 0, info("CREATE TABLE"), features, metadata(), clustering, *files)
     ran = cli("describe-detail", root, "--layout")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.split("\n\n")[2] == (
@@ -155,7 +149,7 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
         "  now: 4 files; after: 1 file, hilbert by id\n"
         "  1 file has no statistics of id, so lookups never skip them"
     )
-    found = json.loads(cli("describe-detail", root, "--layout", "-o", "json").out)
+    found = cli("describe-detail", root, "--layout", "-o", "json").document
     assert found["result"]["layout"] == {
         "layout": "hilbert",
         "files_before": 4,
@@ -169,7 +163,7 @@ def test_layout_shows_the_share_of_files_that_lookups_skip(cli: RunCli, tmp_path
             }
         ],
     }
-    write_commit(tmp_path / "plain", 0, info("CREATE TABLE"), protocol, metadata("p"))
+    write_commit(tmp_path / "plain", 0, info("CREATE TABLE"), features, metadata("p"))
     assert cli("describe-detail", f"{root}/plain", "--layout").code == 2
 
 
@@ -183,11 +177,10 @@ def test_a_share_that_is_shown_as_zero_has_no_bar(share: float, bar: float | Non
 
 def test_storage_shows_what_the_files_are_for(cli: RunCli, tmp_path: Path) -> None:
     root = str(tmp_path)
-    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata())
+    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol(), metadata())
     ran = cli("describe-detail", root, "--storage", "--price", "1024")
     assert (ran.code, ran.err) == (0, "")
-    result = json.loads(cli("describe-detail", root, "--storage", "-o", "json").out)["result"]
+    result = cli("describe-detail", root, "--storage", "-o", "json").result
     assert [row["reason"] for row in result["by_reason"]] == ["commits"]
     size = result["bytes"]
     assert ran.out.startswith(f"{size} B, less than 0.01 a month in 1 file, version 0\n")
@@ -221,15 +214,14 @@ def test_the_largest_table_is_first(cli: RunCli, tmp_path: Path) -> None:
     for name, size in (("a", 10), ("b", 3000), ("c", 500)):
         root = tmp_path / name
         root.mkdir()
-        protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-        write_commit(root, 0, info("CREATE TABLE"), protocol, metadata())
+        write_commit(root, 0, info("CREATE TABLE"), protocol(), metadata())
         (root / "notes.txt").write_bytes(b"x" * size)
     tables = [str(tmp_path / name) for name in "abc"]
     missing = str(tmp_path / "missing")
     ran = cli("describe-detail", missing, *tables, "--storage", "--jobs", "2")
     assert ran.code == 1
     assert [line.split()[1] for line in ran.out.splitlines()[:3]] == [tables[i] for i in (1, 2, 0)]
-    runs = json.loads(cli("describe-detail", *tables, "--storage", "-o", "json").out)["runs"]
+    runs = cli("describe-detail", *tables, "--storage", "-o", "json").document["runs"]
     assert [run["table"] for run in runs] == [tables[i] for i in (1, 2, 0)]
     plain = cli("describe-detail", *tables)
     assert plain.out.splitlines()[0] == f"done       {tables[0]}  version 0, 0 files, 0 B"
@@ -237,15 +229,15 @@ def test_the_largest_table_is_first(cli: RunCli, tmp_path: Path) -> None:
 
 def test_readers_names_what_stops_an_engine(cli: RunCli, tmp_path: Path) -> None:
     features = ["typeWidening", "novel\x1b[1m"]
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
     lists = {"readerFeatures": features, "writerFeatures": features}
-    write_commit(tmp_path, 0, info("CREATE TABLE"), {"protocol": protocol | lists}, metadata())
+    write_commit(tmp_path, 0, info("CREATE TABLE"), {"protocol": versions | lists}, metadata())
     ran = cli("describe-detail", str(tmp_path), "--readers")
     assert ran.code == 0
     engines = ran.out.split("Engines\n")[1]
     assert "\n  delta-rs            1.6, with SQL  " in engines
     assert "novel\\x1b[1m" in engines
     assert max(map(len, engines.splitlines())) <= 80
-    result = json.loads(cli("describe-detail", str(tmp_path), "--readers", "-o", "json").out)
+    result = cli("describe-detail", str(tmp_path), "--readers", "-o", "json").document
     (flink,) = [it for it in result["result"]["readers"] if it["engine"] == "Flink"]
     assert (flink["answer"], flink["reasons"]) == ("no", sorted(features))

@@ -139,7 +139,7 @@ def test_limit_bounds_the_rows_and_all_shows_every_commit(cli: RunCli, tmp_path:
     table = str(write_log(tmp_path, 30))
 
     def shown(*args: str) -> int:
-        return len(json.loads(cli("describe-history", table, "-o", "json", *args).out)["result"])
+        return len(cli("describe-history", table, "-o", "json", *args).result)
 
     assert [shown(), shown("--limit", "3"), shown("--all"), shown("-n", "99")] == [30, 3, 30, 30]
     ran = cli("describe-history", table, "-o", "ndjson", "-n", "29")
@@ -149,29 +149,18 @@ def test_limit_bounds_the_rows_and_all_shows_every_commit(cli: RunCli, tmp_path:
 
 def test_json_has_the_versions_and_all_columns_of_a_commit(cli: RunCli, incident: str) -> None:
     ran = cli("describe-history", incident, "-o", "json", "--all")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert (envelope["version_before"], envelope["version_after"]) == (7, 7)
     rows = {row["version"]: row for row in envelope["result"]}
-    assert rows[2] == {
+    assert {name: value for name, value in rows[2].items() if value is not None} == {
         "version": 2,
         "timestamp": "2023-11-14T22:13:22.000Z",
-        "userId": None,
         "userName": "ann@example.com",
         "operation": "DELETE",
         "operationParameters": {"predicate": '["(id < 10)"]'},
-        "job": None,
-        "notebook": None,
-        "clusterId": None,
-        "readVersion": None,
-        "isolationLevel": None,
-        "isBlindAppend": None,
-        "operationMetrics": None,
-        "userMetadata": None,
-        "engineInfo": None,
         "otherInfo": {},
         "reconstructible": True,
-        "problem": None,
-    }
+    }  # the schema has the others
     assert rows[6]["problem"] == "the commit file is missing"
     assert (rows[3]["operationParameters"], rows[6]["operationParameters"]) == ({}, None)
 
@@ -209,7 +198,7 @@ def test_at_shows_the_version_that_was_current(cli: RunCli, incident: str) -> No
         "\n"
     )
     late = cli("describe-history", incident, "--at", "2099-01-01", "-o", "ndjson")
-    assert json.loads(late.out)["version"] == 7
+    assert late.document["version"] == 7
     assert "latest version" in cli("describe-history", incident, "--at", "2099-01-01").out
     before = cli("describe-history", incident, "--at", "2000-01-01")
     assert (before.code, before.out) == (1, "")
@@ -252,7 +241,7 @@ def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
         "      file: 2\n"
     )
     ran = cli("describe-history", str(tmp_path), "--version", "1", "--files", "-o", "json")
-    result = json.loads(ran.out)["result"]
+    result = ran.result
     assert (result["version"], result["operation"]) == (1, "MERGE")
     assert result["files"][1] == {
         "partition_values": {"day": "2024-01-01"},
@@ -274,33 +263,11 @@ def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
     assert nothing.out.endswith("\nno files added or removed\n")
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json", "ndjson"])
-def test_text_of_the_table_cannot_act(cli: RunCli, tmp_path: Path, form: str) -> None:
-    write_log(tmp_path, 1)
-    hostile = "\x1b[31m[bold red]x[/]\u202e\r\n"
-    write_commit(
-        tmp_path,
-        1,
-        info("y" * 10_000, userName=hostile, userMetadata=hostile, engineInfo=hostile),
-        ms=START_MS,
-    )
-    write_commit(tmp_path, 2, info(hostile, operationParameters={hostile: hostile}))
-    if form != "csv":  # which only a stdout set up by `main` can take
-        write_commit(tmp_path, 3, text='{"commitInfo":{"userName":"\\ud800","operation":"Z"}}')
-    ran = cli("describe-history", str(tmp_path), "-o", form)
-    assert (ran.code, ran.err) == (0, "")
-    if form == "table":
-        assert "[bold" in ran.out
-        assert max(map(len, ran.out.splitlines())) <= 80
-    if form != "csv":  # in a file, data is kept as it is
-        assert not set("\x1b\u202e\r") & set(ran.out)
-
-
 def test_a_time_after_the_year_9999_is_shown(cli: RunCli, tmp_path: Path) -> None:
     write_log(tmp_path, 1, **ict_properties())
     write_commit(tmp_path, 1, info(inCommitTimestamp=9_404_914_161_600_000))
     ran = cli("describe-history", str(tmp_path), "-o", "json")
-    assert json.loads(ran.out)["result"][0]["timestamp"].startswith("+299999-")
+    assert ran.result[0]["timestamp"].startswith("+299999-")
     assert "+299999-" in cli("describe-history", str(tmp_path)).out
 
 
@@ -316,13 +283,18 @@ def test_a_time_after_the_year_9999_is_shown(cli: RunCli, tmp_path: Path) -> Non
         (["--version-range", "a..b"], "is not a range of versions"),
         (["--since", "yesterday"], "'yesterday' is not a timestamp"),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1"),
+        (["--blame", "a=1", "--at", "2h"], "error: "),
+        (["--diff", "1..2", "--restorable"], "error: "),
+        (["--follow", "--diff", "1..2"], "error: "),
+        (["--since-version", "3"], "error: "),
+        (["--follow", "--limit", "3"], "error: "),
     ],
 )
 def test_wrong_usage_exits_2_and_says_why(
     cli: RunCli, tmp_path: Path, args: list[str], message: str
 ) -> None:
     ran = cli("describe-history", str(write_log(tmp_path, 1)), *args)
-    assert ran.code == 2
+    assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
 
 
@@ -341,8 +313,6 @@ def test_without_a_table_the_error_says_what_to_give(cli: RunCli, tmp_path: Path
         "hint: Give the directory that contains _delta_log.\n"
         "note: See `deltactl explain NOT_A_TABLE`.\n"
     )
-    in_json = cli("describe-history", str(tmp_path / "none"), "-o", "json")
-    assert json.loads(in_json.out)["error"]["code"] == "NOT_A_TABLE"
 
 
 @pytest.mark.corpus
@@ -392,3 +362,13 @@ def test_one_version_is_shown_with_all_that_its_commit_says(cli: RunCli, tmp_pat
     for text in ("operationParameters", "numDeletedRows  34", "userMetadata", "ticket 12"):
         assert text in out
     assert "operationParameters" not in cli("describe-history", str(tmp_path)).out
+
+
+def test_a_list_of_commits_as_json_needs_no_arrow(tmp_path: Path, process: RunCli) -> None:
+    write_log(tmp_path, 3)
+    program = (
+        "import sys; from deltactl.cli.app import run; code = run(sys.argv[1:]); "
+        "print(code, 'pyarrow' in sys.modules, 'pandas' in sys.modules, file=sys.stderr)"
+    )
+    arguments = ("describe-history", str(tmp_path), "--limit", "2", "-o", "json")
+    assert process("-c", program, *arguments).err.splitlines()[-1] == "0 False False"

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -53,21 +52,17 @@ def test_a_dry_run_a_run_and_a_check(cli: RunCli, table: TableBuilder) -> None:
 
 
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
-    envelope = json.loads(cli("generate-manifest", "events", "-o", "json").out)
+    envelope = cli("generate-manifest", "events", "-o", "json").document
     assert (envelope["version_before"], envelope["version_after"]) == (1, 1)
     assert envelope["result"]["new"] == envelope["result"]["files"] == 2
     assert envelope["result"]["window_ms"] >= 0
     rows = csv.DictReader(io.StringIO(cli("generate-manifest", "events", "-o", "csv").out))
-    assert {row["partition"]: row["state"] for row in rows} == {
-        "day=a b": "unchanged",
-        "day=__HIVE_DEFAULT_PARTITION__": "unchanged",
-    }
+    states = {row["partition"]: row["state"] for row in rows}
+    assert states == dict.fromkeys(["day=a b", "day=__HIVE_DEFAULT_PARTITION__"], "unchanged")
     table.append([{"id": 3, "day": "a b"}])
     ran = cli("generate-manifest", "events", "--check", "-o", "json")
     assert ran.code == 3
-    assert json.loads(ran.out)["result"]["differing"] == [
-        {"partition": "day=a b", "files": 2, "state": "changed"}
-    ]
+    assert ran.result["differing"] == [{"partition": "day=a b", "files": 2, "state": "changed"}]
 
 
 def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
@@ -135,7 +130,7 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
     ran = cli("generate-manifest", "events", "--purge-first", "--dry-run")
     assert ran.code == 0 and "deltactl first rewrites" in ran.err
     assert not Path("events", ROOT).exists()
-    envelope = json.loads(cli("generate-manifest", "events", "--purge-first", "-o", "json").out)
+    envelope = cli("generate-manifest", "events", "--purge-first", "-o", "json").document
     found = (envelope["version_before"], envelope["version_after"])
     assert found == (table.version, table.version + 1)
     assert multiset(read_manifests(Path("events"))) == multiset(table.rows())

@@ -1,10 +1,9 @@
 """``deltactl maintain``: several tables, one plan; output, exit statuses, policy, metrics."""
 
-import json
 import re
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def result(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)["result"]
-    return found
-
-
 def test_a_check_tells_by_its_status(lake: Path, cli: RunCli) -> None:
     assert cli("maintain", "a", "--check").code == 3
     assert cli("maintain", "a", "b", "--check").code == 3
@@ -79,11 +73,11 @@ def test_a_list_of_one_table_gives_the_reasons_too(lake: Path, cli: RunCli) -> N
 
 
 def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
-    planned = result(cli("maintain", "a", "--dry-run", "-o", "json").out)
+    planned = cli("maintain", "a", "--dry-run", "-o", "json").result
     assert planned["due"]
     assert planned["totals"]["measured"] is None
     assert sorted(it["rank"] for it in planned["actions"]) == [1, 2]
-    document = json.loads(cli("maintain", "a", "b", "-o", "json").out)
+    document = cli("maintain", "a", "b", "-o", "json").document
     assert document["totals"]["measured"]["files_removed"] == 22
     assert document["totals"]["predicted"]["files_removed"] == 22
     assert [run["table"] for run in document["runs"]] == ["a", "b"]
@@ -99,7 +93,7 @@ def test_a_warning_of_a_log_is_told_once_with_its_table(
     (lake / "b/_delta_log/_last_checkpoint").write_bytes(b"{")
     ran = cli("maintain", "a", "b", "--jobs", jobs, "-o", "json", *option)
     warning = "_delta_log/_last_checkpoint is not valid JSON, so the whole log is listed"
-    assert [run["warnings"] for run in json.loads(ran.out)["runs"]] == [[], [warning]]
+    assert [run["warnings"] for run in ran.document["runs"]] == [[], [warning]]
     assert [line for line in ran.err.splitlines() if warning in line] == [f"warning: b: {warning}"]
     (lake / "b/_delta_log/_last_checkpoint").write_bytes(b"{")
     one = cli("maintain", "b", *option)
@@ -110,10 +104,8 @@ def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
     ran = cli("maintain", "a", "b", "--budget", "1B")
     rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]
     assert rows[0] == ["count", "action", "table", "reason"]
-    assert [row[:3] for row in rows[1:]] == [
-        ["2", "optimize", "several"],
-        ["2", "checkpoint", "several"],
-    ]
+    left = [row[:3] for row in rows[1:]]
+    assert left == [["2", "optimize", "several"], ["2", "checkpoint", "several"]]
     cli("maintain", "b")
     ran = cli("maintain", "a", "b", "--budget", "1B")
     rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[2:]]
@@ -123,7 +115,7 @@ def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
 def test_a_document_has_the_tables_as_they_were_given(lake: Path, cli: RunCli) -> None:
     build(lake / "small", 2)
     given = ["small", "none-*", "b", "broken", "a"]
-    runs = json.loads(cli("maintain", *given, "--dry-run", "-o", "json").out)["runs"]
+    runs = cli("maintain", *given, "--dry-run", "-o", "json").document["runs"]
     assert [run["table"] for run in runs] == given
 
 
@@ -151,17 +143,10 @@ def test_the_result_of_one_table_for_people(lake: Path, cli: RunCli) -> None:
 
 
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:
-    found = result(cli("maintain", "a", "--only", "checkpoint", "-o", "json").out)
+    found = cli("maintain", "a", "--only", "checkpoint", "-o", "json").result
     assert [it["action"] for it in found["actions"]] == ["checkpoint"]
     assert cli("maintain", "a", "--only", "tidy").code == 2
     assert cli("maintain", "a", "--only", "").code == 2
-
-
-def test_no_tables_and_no_match(lake: Path, cli: RunCli) -> None:
-    (lake / "none.txt").write_text("# none\n")
-    assert cli("maintain", "--tables-from", "none.txt").code == 2
-    assert cli("maintain", str(lake / "x*")).code == 1
-    assert cli("maintain").code == 2
 
 
 def write_policy(lake: Path, text: str) -> str:
@@ -184,7 +169,7 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
         """,
     )
     ran = cli("maintain", "a", "b", "--policy", policy, "--dry-run", "-o", "json")
-    runs = {run["table"]: run["result"]["actions"] for run in json.loads(ran.out)["runs"]}
+    runs = {run["table"]: run["result"]["actions"] for run in ran.document["runs"]}
     assert {it["action"] for it in runs["a"]} == {"optimize", "checkpoint"}
     assert [it["reason"] for it in runs["b"]] == [
         "13 commits since the last checkpoint; the interval is 10"
@@ -276,62 +261,47 @@ def test_a_missing_live_file_is_told_if_the_files_are_listed(lake: Path, cli: Ru
 def test_a_broken_data_file_names_the_next_step(lake: Path, cli: RunCli) -> None:
     victim = next((lake / "a").glob("*.parquet"))
     victim.write_bytes(victim.read_bytes()[:-9])
-    error = json.loads(cli("maintain", "a", "-o", "json").out)["error"]
+    error = cli("maintain", "a", "-o", "json").document["error"]
     assert error["code"] == "DATA_FILE"
     assert error["hint"].startswith("Run `deltactl check a --files data`, which lists broken files")
 
 
 def test_metrics_of_tables_on_which_the_command_was_not_called(
-    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+    lake: Path, cli: RunCli, end_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have the exit status of the table in this run."""
 
-    given: list[Cancellation] = []
-
-    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
-        given.append(cancellation)
-        return nullcontext()
-
     def expire(self: Maintenance, tables: Sequence[str]) -> Sequence[str]:
-        given[0].expired_ms = 1000
-        given[0].token.set()
+        end_time()
         return tables
 
     target = lake / "deltactl.prom"
     cli("maintain", "a", "absent", "--metrics", str(target), "--fail-fast", "-j", "1")
     assert 'exit_status{table="absent"} 1' in target.read_text()
-    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
     monkeypatch.setattr(Maintenance, "decide", expire)
     cli("maintain", "a", "b", "--metrics", str(target), "--timeout", "1s")
     assert re.findall(r"exit_status\{.* (\d+)", target.read_text()) == ["5", "5"]
 
 
 def test_a_stopped_run_counts_the_actions_that_were_finished(
-    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli, tmp_path: Path, end_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is up while the second of three partitions is rewritten, in one call."""
     builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
     for number, part in enumerate("abc" * 6):
         builder.append([{"id": number, "p": part}])
-    given: list[Cancellation] = []
     started: list[object] = []
-
-    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
-        given.append(cancellation)
-        return nullcontext()
 
     def rewrite(*args: Any) -> Any:
         started.append(args)
         if len(started) == 2:
-            given[0].expired_ms = 1000
-            given[0].token.set()
+            end_time()
         return rewrite_files(*args)
 
-    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
     monkeypatch.setattr("deltactl.operations.optimize.layout.tasks.rewrite_files", rewrite)
     ran = cli("maintain", str(tmp_path), "--only", "optimize", "--max-concurrent", "1")
     assert ran.out.startswith("2 actions done: 10 files fewer")
-    assert "stopped by --timeout 1s; 2 actions finished" in ran.err
+    assert "stopped by --timeout 1h; 2 actions finished" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -341,6 +311,7 @@ def test_a_stopped_run_counts_the_actions_that_were_finished(
 def test_the_exit_status_says_whether_anything_was_done(
     lake: Path,
     cli: RunCli,
+    end_time: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     tables: Sequence[str],
     at: int,
@@ -348,21 +319,14 @@ def test_the_exit_status_says_whether_anything_was_done(
 ) -> None:
     """The time is up before the first table is rewritten, or before the second call."""
     shutil.rmtree("broken")
-    given: list[Cancellation] = []
     calls: list[object] = []
-
-    def limit(cancellation: Cancellation, *_: object) -> AbstractContextManager[None]:
-        given.append(cancellation)
-        return nullcontext()
 
     def act(work: TableWork, base: Outcome) -> Outcome:
         calls.append(work)
         if len(calls) == at:
-            given[0].expired_ms = 1000
-            given[0].token.set()
+            end_time()
         return _OPERATIONS_BEFORE[base.name](work, base)
 
-    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
     for name in _OPERATIONS_BEFORE:
         monkeypatch.setitem(_OPERATIONS, name, act)
     ran = cli("maintain", *tables, "-j", "1")
@@ -381,19 +345,14 @@ def test_the_time_may_end_before_the_first_table(
 
     monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
     ran = cli("maintain", "a", "b", "-o", "json")
-    document = json.loads(ran.out)
+    document = ran.document
     assert ran.code == document["exit_code"] == 1
-    assert [(run["table"], run["error"]["code"]) for run in document["runs"]] == [
-        ("a", "TIMEOUT"),
-        ("b", "TIMEOUT"),
-    ]
-    assert [line[:10] for line in cli("maintain", "a", "b", "-o", "csv").out.splitlines()] == [
-        "table,stat",
-        "a,partial,",
-        "b,partial,",
-    ]
+    errors = [(run["table"], run["error"]["code"]) for run in document["runs"]]
+    assert errors == [("a", "TIMEOUT"), ("b", "TIMEOUT")]
+    rows = cli("maintain", "a", "b", "-o", "csv").out.splitlines()
+    assert [row[:10] for row in rows] == ["table,stat", "a,partial,", "b,partial,"]
     ran = cli("maintain", "a", "-o", "json")
-    run = json.loads(ran.out)
+    run = ran.document
     assert (ran.code, run["table"], run["error"]["code"]) == (1, "a", "TIMEOUT")
     assert run["error"]["message"] == "stopped by --timeout 1s before it started"
 
@@ -418,9 +377,7 @@ def test_metrics_are_written_by_a_rename(
     assert cli("maintain", "a", "--dry-run").code == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "b/m.prom", "/dev/null"]
-)
+@pytest.mark.parametrize("name", ["-", "b/m.prom"])
 def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
     ran = cli("maintain", "a", "--metrics", name)
     assert ran.code == 2
@@ -435,7 +392,7 @@ def test_what_was_not_looked_at_is_not_counted(lake: Path, cli: RunCli) -> None:
     assert "small" not in ran.out
     assert "deltactl_small_files" not in (lake / "lake.prom").read_text()
     assert "small files" not in (lake / "p.html").read_text()
-    assert result(cli("maintain", *words, "-o", "json").out)["facts"]["small_files"] is None
+    assert cli("maintain", *words, "-o", "json").result["facts"]["small_files"] is None
 
 
 def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:

@@ -1,20 +1,21 @@
 """`deltactl optimize` from the shell: whole outputs, exit statuses, nothing changed by a look."""
 
 import csv
+import datetime as dt
 import io
-import json
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
-from tests.support.table_builder import Column, TableBuilder, commit_path, multiset
+from tests.support.table_builder import Column, TableBuilder, _pad, commit_path, multiset
 
 ROW = {"id": 1, "v": "x" * 50}
 
@@ -29,8 +30,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
         partition_by=["day", "p"],
         features=["deletionVectors"],
     )
-    import datetime as dt
-
     files = {"2024-01-01": 5, "2024-01-02": 3, "2024-01-03": 1}
     adds = []
     for day, count in files.items():
@@ -44,10 +43,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
 
 
 def pad_to(builder: TableBuilder, add: dict[str, Any], size: int) -> None:
-    from urllib.parse import unquote
-
-    from tests.support.table_builder import _pad
-
     path = unquote(add["add"]["path"])
     data = builder.store.read(path)
     builder.store.put(path, _pad(data, size - len(data)))
@@ -167,23 +162,11 @@ def test_csv_has_a_row_for_each_partition_of_the_plan(cli: RunCli, table: TableB
 
 def test_json_describes_the_run(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "-o", "json", "--where", "day = DATE '2024-01-01'")
-    node = json.loads(ran.out)
-    result = node.pop("result")
-    assert node == {
-        "schema_version": 1,
-        "command": "optimize",
-        "table": "events",
-        "version_before": 1,
-        "version_after": 2,
-        "dry_run": False,
-        "engine": "local",
-        "engine_reason": "input below 1 GiB, no cluster configured",
-        "warnings": [],
-        "error": None,
-        "skipped": None,
-        "exit_code": 0,
-        "status": "done",
-    }
+    node, result = ran.document, ran.result
+    assert (node["version_before"], node["version_after"], node["dry_run"]) == (1, 2, False)
+    assert node["engine_reason"] == "input below 1 GiB, no cluster configured"
+    assert (node["engine"], node["exit_code"], node["status"]) == ("local", 0, "done")
+    assert (node["warnings"], node["error"], node["skipped"]) == ([], None, None)
     assert result["versions"] == [2]
     assert (result["files_removed"], result["files_added"]) == (5, 1)
     assert (result["bytes_removed"], result["rows_rewritten"]) == (500_000, 15)
@@ -193,7 +176,7 @@ def test_json_describes_the_run(cli: RunCli, table: TableBuilder) -> None:
 
 def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "--commit-every", "1B", "--commit-every", "1h", "-o", "json")
-    assert json.loads(ran.out)["result"]["versions"] == [2, 3]
+    assert ran.result["versions"] == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +219,7 @@ def test_a_broken_file_is_a_failure_although_other_bins_are_committed(
     victim = Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet"
     victim.write_bytes(b"")
     ran = cli("optimize", "events", "-o", "json")
-    node = json.loads(ran.out)
+    node = ran.document
     assert ran.code == 1
     assert (node["error"]["code"], node["exit_code"]) == ("DATA_FILE", 1)
     assert "f00006.parquet" in node["error"]["message"]
@@ -251,10 +234,10 @@ def test_a_broken_file_is_a_failure_although_other_bins_are_committed(
 def test_a_missing_file_is_named_by_its_code(cli: RunCli, table: TableBuilder) -> None:
     (Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet").unlink()
     ran = cli("optimize", "events", "-o", "json")
-    node = json.loads(ran.out)
+    node = ran.document
     assert (ran.code, node["status"]) == (1, "failed")
     assert node["error"]["code"] == "FILE_MISSING"
-    failed = json.loads(cli("optimize", "events", "--cluster-by", "nope", "-o", "json").out)
+    failed = cli("optimize", "events", "--cluster-by", "nope", "-o", "json").document
     assert (failed["version_before"], failed["version_after"]) == (3, None)
     assert node["result"]["versions"] == [2, 3]
     assert ran.err.startswith("error: 1 file was not rewritten: ")
@@ -313,7 +296,7 @@ def test_a_bin_that_is_lost_in_every_round_is_partial_success(
     assert ran.out.startswith("5 files became 1 in version 3\n")
     ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d", "-o", "json")
     assert ran.code == 0
-    assert json.loads(ran.out)["skipped"] is None  # the first run did not end well
+    assert ran.document["skipped"] is None  # the first run did not end well
     rows = Table("events").scan().read_all().to_pylist()
     assert multiset(rows) == multiset(table.rows())
 

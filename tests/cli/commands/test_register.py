@@ -1,26 +1,20 @@
 """`deltactl register` from the shell: outputs and exit statuses. The catalogs have other tests."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import RunCli
 from tests.cli.fleet.test_run import make_table
-from tests.support.unity_stub import UnityStub, unity_stub
+from tests.support.unity_stub import UnityStub
 
 NAME = "uc://main.sales.t"
 
 
-@pytest.fixture
-def unity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityStub]:
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     make_table(tmp_path / "t")
-    with unity_stub(tokens={"a-token"}) as stub:
-        monkeypatch.setenv("DATABRICKS_HOST", stub.address)
-        monkeypatch.setenv("DATABRICKS_TOKEN", "a-token")
-        yield stub
 
 
 def test_a_table_is_registered_once(cli: RunCli, unity: UnityStub, tmp_path: Path) -> None:
@@ -32,7 +26,7 @@ def test_a_table_is_registered_once(cli: RunCli, unity: UnityStub, tmp_path: Pat
     assert cli("register", "t", NAME, "--check").code == 3
     assert not [it for it in unity.requests if not it.startswith("GET ")]
     ran = cli("register", "t", NAME, "-o", "json")
-    assert (ran.code, json.loads(ran.out)["status"]) == (0, "done"), ran.err
+    assert (ran.code, ran.document["status"]) == (0, "done"), ran.err
     ran = cli("register", "t", NAME)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"{NAME} is up to date in Unity Catalog")

@@ -1,6 +1,5 @@
 """``deltactl restore``."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -74,15 +73,13 @@ def test_every_format_reports_the_restore(cli: RunCli, table: TableBuilder, form
     ran = cli("restore", "events", "--to-version", "1", "-o", form)
     assert ran.code == 0
     if form == "json":
-        envelope = json.loads(ran.out)
+        envelope = ran.document
         assert (envelope["version_before"], envelope["version_after"]) == (3, 4)
         result = envelope["result"]
         assert (result["files_restored"], result["files_removed"]) == (1, 1)
         assert result["changes"]["added"]["num_rows"] == 1
-        assert [it["partition_values"] for it in result["changes"]["partitions"]] == [
-            {"p": "a"},
-            {"p": "b"},
-        ]
+        values = [it["partition_values"] for it in result["changes"]["partitions"]]
+        assert values == [{"p": "a"}, {"p": "b"}]
 
 
 @pytest.mark.parametrize(
@@ -181,5 +178,5 @@ def test_files_that_a_vacuum_takes_meanwhile(
     ran = cli("restore", "events", "--to-version", "1", "-o", "json")
     assert (ran.code, version()) == (1, 4)
     assert "version 4 is committed, but 1 restored file is missing: 'p=a/" in ran.err
-    assert json.loads(ran.out)["result"]["gone"][0]["path"] == f"p=a/{path.name}"
+    assert ran.result["gone"][0]["path"] == f"p=a/{path.name}"
     assert f"gone: p=a/{path.name}" not in cli("restore", "events", "--to-version", "3").out

@@ -7,7 +7,6 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
+from tests.cli.output.test_output import Screen
 from tests.support.run import run_on
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -126,7 +126,7 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     lite = cli("vacuum", "events", ALL, "--mode", "lite", "--check")
     assert "--include-unknown had no effect" in lite.err
     planned = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json")
-    [said] = json.loads(planned.out)["warnings"]
+    [said] = planned.document["warnings"]
     assert "a later vacuum removes restored files that" in said
     undone = cli("vacuum", "events", "--undo", "last")
     assert (undone.code, undone.err) == (0, "")
@@ -194,7 +194,7 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 6
     forgotten = cli("vacuum", "events", "--forget-clone", "a clone", "--yes", "-o", "json")
     assert forgotten.code == 0
-    assert json.loads(forgotten.out)["result"] == {
+    assert forgotten.result == {
         "clone": clone.uri,
         "source_version": 1,
         "noted_at": "2020-09-13T12:26:40.000Z",
@@ -210,7 +210,7 @@ def test_a_vacuum_that_a_new_clone_stops_halfway_is_a_part(
     notes = iter([(), (CloneNote("file:///new", 1, OLD_MS),)])  # before the removal and after it
     monkeypatch.setattr(removal, "read_notes", lambda _: next(notes))
     ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes", "-o", "json")
-    envelope = json.loads(ran.out)
+    envelope = ran.document
     assert (ran.code, envelope["error"]["code"]) == (5, "PARTIAL")
     assert "a shallow clone of this table was created" in envelope["error"]["message"]
     assert envelope["result"]["files_removed"] > 0
@@ -223,7 +223,7 @@ def test_the_plan_names_the_clones_whose_files_stay(
     write_note(table.store, CloneNote(clone.store.uri, 1, OLD_MS))
     shown = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run").out
     assert f"shallow clone {clone.store.uri}: its files are kept" in " ".join(shown.split())
-    envelope = json.loads(cli("vacuum", "events", ALL, "--dry-run", "-o", "json").out)
+    envelope = cli("vacuum", "events", ALL, "--dry-run", "-o", "json").document
     assert [note["clone"] for note in envelope["result"]["clones"]] == [clone.store.uri]
 
 
@@ -246,7 +246,7 @@ def test_check_exits_3_until_a_vacuum_ran(cli: RunCli, table: TableBuilder, tmp_
     before = contents(tmp_path)
     ran = cli("vacuum", "events", ALL, "--check", "-o", "json")
     assert ran.code == 3
-    result = json.loads(ran.out)["result"]
+    result = ran.result
     assert (result["files"], result["folders"]) == (3, 2)
     assert contents(tmp_path) == before
     assert cli("vacuum", "events", ALL, "--yes").code == 0
@@ -266,19 +266,14 @@ def test_without_a_terminal_yes_is_needed(
     assert contents(tmp_path) == before
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("stdin", "options", "is_kept"),
     [
         (io.StringIO(), ("--yes",), True),
         (io.StringIO(), ("--yes", ALL), False),
-        (Terminal("y\n"), (), False),
-        (Terminal(), ("--yes",), True),
-        (Terminal(), ("--yes", "-j", "2", "events"), True),
+        (Screen("y\n"), (), False),
+        (Screen(), ("--yes",), True),
+        (Screen(), ("--yes", "-j", "2", "events"), True),
     ],
 )
 def test_only_a_run_that_asks_on_a_terminal__removes_what_no_action_names(
@@ -313,7 +308,7 @@ def test_on_a_terminal_it_asks(
     code: int,
     left: int,
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stdin", Screen(answer))
     ran = cli("vacuum", "events", ALL, "--retain", "1h", "--force-retention")
     assert ran.code == code, ran.err
     assert "keeps removed files for 1h, but the table's retention is 7d" in ran.err
@@ -342,7 +337,7 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
         os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
     ran = cli("vacuum", "events", ALL, "--yes", "-o", "json")
     assert ran.code == 6
-    error = json.loads(ran.out)["error"]
+    error = ran.document["error"]
     assert error["code"] == "SAFETY"
     assert "10 of 14 files in the table directory (71%)" in error["message"]
     assert "stray: 9; p=c: 1" in error["message"]
@@ -355,14 +350,9 @@ def test_too_many_orphans_end_with_exit_6(cli: RunCli, table: TableBuilder, tmp_
 
 def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("vacuum", "events", ALL, "--mode", "full", "--dry-run", "-o", "json")
-    envelope = json.loads(ran.out)
-    assert (envelope["command"], envelope["dry_run"], envelope["engine"]) == (
-        "vacuum",
-        True,
-        "local",
-    )
+    envelope, result = ran.document, ran.result
+    assert (envelope["dry_run"], envelope["engine"]) == (True, "local")
     assert (envelope["version_before"], envelope["version_after"]) == (2, 2)
-    result: dict[str, Any] = envelope["result"]
     assert result["by_reason"][0] == {
         "reason": "tombstone",
         "files": 2,
@@ -458,30 +448,28 @@ def test_versions_that_an_interrupted_run_ended(
     assert any(line.startswith("undo") for line in lines) == bool(removed)
 
 
-def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
-    folder = tmp_path / "events" / "x\x1b[2J\u202e"
-    folder.mkdir()
-    (folder / "y.parquet").write_bytes(b"x")
-    os.utime(folder / "y.parquet", (OLD_MS / 1000, OLD_MS / 1000))
-    ran = cli("vacuum", "events", ALL, "--dry-run")
-    assert ran.code == 0
-    assert not set(ran.out + ran.err) & {"\x1b", "\u202e"}
-    assert "x\\x1b[2J\\u202e" in ran.out
+def what_is_left(cli: RunCli) -> dict[int, tuple[str, int, int]]:
+    """The state of each version, its files, and how many of them are gone."""
+    rows = cli("describe-history", "events", "--restorable", "-o", "json").result
+    members = ("restorable", "num_files", "num_files_gone")
+    return {row["version"]: tuple(row[name] for name in members) for row in rows}
 
 
 def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
-    def states() -> list[tuple[str, int]]:
-        ran = cli("describe-history", "events", "--restorable", "-o", "json")
-        rows = json.loads(ran.out)["result"]
-        return [(row["restorable"], row["num_files_gone"]) for row in rows]
-
     give_logged_sizes(table)
-    assert states() == [("readable", 0)] * 3
+    assert {state for state, *_ in what_is_left(cli).values()} == {"readable"}
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
-    assert states() == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
+    states = [(state, gone) for state, _, gone in what_is_left(cli).values()]
+    assert states == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
     page = cli("describe-history", "events", "--restorable").out
     assert "partly gone: 2/4" in page
     assert cli("describe-history", "events", "--restorable", "--at", "1h").code == 2
+
+
+ONE_OR_TWO_GONE = {
+    3: ("partly gone", 3, 2), 2: ("partly gone", 2, 1), 1: ("partly gone", 4, 1),
+    0: ("readable", 0, 0),
+}  # fmt: skip
 
 
 def test_what_is_left_counts_live_and_foreign_files_too(
@@ -494,9 +482,7 @@ def test_what_is_left_counts_live_and_foreign_files_too(
     (tmp_path / "events" / live).unlink()
     warned = cli("vacuum", "events", "--mode", "full", "--dry-run").err
     assert "Run `deltactl check events` for details" in warned
-    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
-    found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
-    assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+    assert what_is_left(cli) == ONE_OR_TWO_GONE
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
@@ -509,8 +495,7 @@ def test_what_is_left_has_the_size_that_the_log_has(
         table.checkpoint()
     live = next(iter(table.state.files.values()))["path"]
     os.truncate(tmp_path / "events" / live, 100)
-    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
-    found = {row["version"]: row["num_files_gone"] for row in rows}
+    found = {version: gone for version, (*_, gone) in what_is_left(cli).items()}
     assert found == {2: 1, 1: 1, 0: 0}
 
 
@@ -525,9 +510,7 @@ def test_what_is_left_follows_links_and_looks_at_files_elsewhere(
     url = f"file://{tmp_path}/away.parquet"
     (tmp_path / "events" / elsewhere).rename(tmp_path / "away.parquet")
     table.commit({"add": {**table.find(elsewhere), "path": url}})
-    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
-    found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
-    assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+    assert what_is_left(cli) == ONE_OR_TWO_GONE
 
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "q", "sizeInBytes": 1, "cardinality": 1}
@@ -552,9 +535,7 @@ def test_versions_before_a_lost_commit_are_judged_by_the_commits_before_it(
     table.store.delete_many([commit_path(3), table.commits[1][1]["add"]["path"]])
     if broken is not None:
         table.store.put(commit_path(3), broken)
-    ran = cli("describe-history", "events", "--restorable", "-o", "json")
-    rows = json.loads(ran.out)["result"]
-    found = {row["version"]: (row["restorable"], row["num_files_gone"]) for row in rows}
+    found = {version: (state, gone) for version, (state, _, gone) in what_is_left(cli).items()}
     rebuilt = ("partly gone", 1) if has_checkpoint else ("gone", 0)
     lost = (None, None) if broken is None else ("gone", 0)
     assert found == {
@@ -573,7 +554,7 @@ def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder
     )
     ran = process("-c", program)
     assert (ran.code, ran.err) == (0, "0 False\n")
-    assert json.loads(ran.out)["result"]["files"] == 3
+    assert ran.result["files"] == 3
 
 
 def test_directories_of_other_tables_are_named(

@@ -6,8 +6,6 @@ import itertools
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from tests.cli.conftest import RunCli
 from tests.cli.fakes import go_round
 from tests.cli.options.test_time_limit import run_fake
-from tests.cli.test_app import FAKE_MAIN, start
+from tests.cli.test_app import FAKE_MAIN, open_python, start
 from tests.support.table_builder import Column, TableBuilder
 
 
@@ -61,23 +59,18 @@ def test_a_line_a_table_and_a_sum(fake_cli: RunCli) -> None:
 def test_one_table_reads_as_ever(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/fine")
     assert (ran.code, ran.out, ran.err) == (0, "fine is [good]\n", "")
-    assert "runs" not in json.loads(fake_cli("go-round", "x/fine", "-o", "json").out)
+    assert "runs" not in fake_cli("go-round", "x/fine", "-o", "json").document
 
 
 def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/sleep", "x/raise-SafetyError", "x/warn", "-j", "3", "-o", "json")
-    document = json.loads(ran.out)
-    assert (ran.code, list(document)) == (
-        6,
-        ["schema_version", "command", "exit_code", "tables", "runs"],
-    )
-    assert (document["exit_code"], document["tables"]) == (6, {"done": 2, "refused": 1})
+    document = ran.document
+    assert list(document) == ["schema_version", "command", "exit_code", "tables", "runs"]
+    assert ran.code == document["exit_code"] == 6
+    assert document["tables"] == {"done": 2, "refused": 1}
     runs = document["runs"]
-    assert [(run["status"], run["exit_code"]) for run in runs] == [
-        ("done", 0),
-        ("refused", 6),
-        ("done", 0),
-    ]
+    ends = [(run["status"], run["exit_code"]) for run in runs]
+    assert ends == [("done", 0), ("refused", 6), ("done", 0)]
     assert [run["table"] for run in runs] == ["x/sleep", "x/raise-SafetyError", "x/warn"]
     assert [run["error"] and run["error"]["code"] for run in runs] == [None, "SAFETY", None]
     assert [run["warnings"] for run in runs] == [[], [], ["odd"]]
@@ -86,20 +79,16 @@ def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> 
 
 def test_an_envelope_a_line_as_they_end(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/wait-not-at-all/sleep", "x/fine", "-j", "2", "-o", "ndjson")
-    assert [json.loads(line)["result"]["word"] for line in ran.out.splitlines()] == [
-        "fine",
-        "sleep",
-    ]
+    words = [json.loads(line)["result"]["word"] for line in ran.out.splitlines()]
+    assert words == ["fine", "sleep"]
 
 
 def test_csv_has_a_row_a_table(fake_cli: RunCli) -> None:
     ran = fake_cli("go-round", "x/fine", "x/raise-StorageError", "-o", "csv")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     assert ran.code == ExitCode.STORAGE
-    assert [(row["table"], row["status"], row["exit_code"]) for row in rows] == [
-        ("x/fine", "done", "0"),
-        ("x/raise-StorageError", "failed", "8"),
-    ]
+    ends = [(row["table"], row["status"], row["exit_code"]) for row in rows]
+    assert ends == [("x/fine", "done", "0"), ("x/raise-StorageError", "failed", "8")]
     assert [row["error_code"] for row in rows] == ["", "STORAGE"]
     assert [row["version_after"] for row in rows] == ["2", ""]
 
@@ -131,7 +120,7 @@ def test_a_table_is_run_once_however_often_it_is_named(fake_cli: RunCli, tmp_pat
 def test_fail_fast_begins_no_further_table(fake_cli: RunCli, jobs: str) -> None:
     tables = ["x/needed", "x/raise-ConflictError", "x/1/sleep", "x/2/sleep", "x/3/sleep"]
     ran = fake_cli("go-round", *tables, "--fail-fast", "-j", jobs, "-o", "json")
-    codes = [run["error"] and run["error"]["code"] for run in json.loads(ran.out)["runs"]]
+    codes = [run["error"] and run["error"]["code"] for run in ran.document["runs"]]
     assert ran.code == ExitCode.PARTIAL
     assert codes[1] == "CONFLICT"
     # Work that is needed is no failure. With two threads, the second table may fail first.
@@ -152,11 +141,8 @@ def test_tables_come_from_a_file_or_stdin(
     for name in ("tables", "-"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         ran = fake_cli("go-round", "lake/b", "--tables-from", name)
-        assert [line.split()[1] for line in ran.out.splitlines()[:-1]] == [
-            "lake/b",
-            "lake/a",
-            "lake/deep/c",
-        ]
+        tables = [line.split()[1] for line in ran.out.splitlines()[:-1]]
+        assert tables == ["lake/b", "lake/a", "lake/deep/c"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +188,7 @@ def test_a_pattern_that_fails_is_one_entry(
     command: str,
 ) -> None:
     ran = cli(command, pattern, *others, "-o", "json")
-    document = json.loads(ran.out)
+    document = ran.document
     runs = {run["table"]: run for run in document["runs"]}
     assert set(runs) == {pattern, *(it.replace("*", "c") for it in others)}
     assert (runs[pattern]["error"]["code"], runs[pattern]["error"]["message"]) == (code, message)
@@ -227,12 +213,6 @@ def test_a_table_with_an_empty_log_is_an_entry_that_fails(
 def test_the_metrics_have_a_pattern_that_fails(cli: RunCli, lake: Path, tmp_path: Path) -> None:
     cli("maintain", "lake/x*", "lake/a", "--metrics", str(tmp_path / "m.prom"))
     assert 'deltactl_exit_status{table="lake/x*"} 1\n' in (tmp_path / "m.prom").read_text()
-
-
-def test_a_signed_address_is_refused_and_not_taken_for_a_glob(fake_cli: RunCli) -> None:
-    ran = fake_cli("go-round", "s3://b/x?sig=hunter2", "s3://b/y")
-    assert ran.code == 2
-    assert "hunter2" not in ran.err + ran.out
 
 
 def test_the_worst_status_has_a_place_for_every_other() -> None:
@@ -287,18 +267,11 @@ def test_the_time_limit_is_for_all_tables_together(tables: Sequence[str], code: 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_reader_that_goes_away_ends_what_has_not_begun(jobs: str) -> None:
     tables = [f"x/{number}/sleep" for number in range(400)]
-    child = subprocess.Popen(
-        [sys.executable, "-c", FAKE_MAIN, "go-round", *tables, "-j", jobs],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout
-    assert child.stderr
-    assert child.stdout.readline().startswith("done ")
-    child.stdout.close()
-    err = child.stderr.read()
-    child.stderr.close()
+    child, out, errors = open_python("-c", FAKE_MAIN, "go-round", *tables, "-j", jobs)
+    assert out.readline().startswith("done ")
+    out.close()
+    with errors:
+        err = errors.read()
     assert (child.wait(timeout=10), err) == (ExitCode.BROKEN_PIPE, "")
 
 
@@ -307,7 +280,7 @@ def test_every_maintenance_command_takes_several_tables(
     cli: RunCli, lake: Path, command: str
 ) -> None:
     ran = cli(command, "lake/**", "lake/gone", "--dry-run", "-o", "json", "-j", "2")
-    runs = json.loads(ran.out)["runs"]
+    runs = ran.document["runs"]
     assert [run["table"] for run in runs] == ["lake/a", "lake/b", "lake/deep/c", "lake/gone"]
     assert [run["error"] and run["error"]["code"] for run in runs] == [None] * 3 + ["NOT_A_TABLE"]
     assert all(run["dry_run"] for run in runs)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import os
 import re
 import unicodedata
@@ -17,7 +16,6 @@ from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.sections import Column as Cells
 from deltactl.cli.output.sections import Kind, Section, Strip, Table, Tone
-from deltactl.errors import mask_address
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.file_sizes import count_sizes
 from deltactl.storage.local.store import LocalStore
@@ -119,7 +117,7 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
     look = ("--dry-run",) if is_look else ()
     ran = cli("optimize", "t", *look, "--report", "r.html", "-o", "json")
     assert (ran.code, ran.err) == (0, "")
-    result = json.loads(ran.out)["result"]
+    result = ran.result
     plan, html = result["plan"], read_page()
     if is_look:
         rewritten = f"{plan['files']} files ({format_size(plan['bytes'])}) into {plan['bins']}"
@@ -164,7 +162,7 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
 def test_names_of_a_table_are_text(cli: RunCli, table: TableBuilder) -> None:
     assert cli("optimize", "t", "--dry-run", "--report", "r.html").code == 0
     shown = {row[0] for row in read_page().table("Partitions").rows()}
-    document = json.loads(cli("optimize", "t", "--dry-run", "-o", "json").out)
+    document = cli("optimize", "t", "--dry-run", "-o", "json").document
     names = {p["partition"] for p in document["result"]["plan"]["partitions"]}
     assert len(shown) == len(names) == len(HOSTILE)
     for name in names:
@@ -184,9 +182,9 @@ def test_texts_of_errors_and_warnings_are_text(text: str) -> None:
 
 
 def test_a_vacuum_there_and_back(cli: RunCli, table: TableBuilder) -> None:
-    looked = json.loads(cli("vacuum", "t", *VACUUM, "--dry-run", "-o", "json").out)["result"]
+    looked = cli("vacuum", "t", *VACUUM, "--dry-run", "-o", "json").result
     args = ("vacuum", "t", *VACUUM, "--quarantine", "--yes", "--report", "r.html", "-o", "json")
-    result = json.loads(cli(*args).out)["result"]
+    result = cli(*args).result
     html = read_page()
     size = format_size(result["bytes_removed"])
     assert summary(html) == f"done 1 file moved to quarantine ({size})"
@@ -238,21 +236,10 @@ def test_the_command_is_exact_and_without_secrets(cli: RunCli, table: TableBuild
     assert codes(read_page()) == [told.format(" --dry-run"), told.format("")]
 
 
-@pytest.mark.parametrize("address", ["s3://me:hush@b/t", "abfss://b/t?a=1&sig=hush"])
-def test_an_address_with_a_secret(cli: RunCli, tmp_path: Path, address: str) -> None:
-    page = tmp_path / "r.html"
-    ran = cli("optimize", address, "--report", str(page), "-o", "json", "--log-format", "json")
-    assert ran.code == 2
-    assert "hush" not in page.read_text() + ran.out + ran.err
-    ran = cli("optimize", address, address, "--report", str(page), "-o", "json")
-    assert "hush" not in page.read_text() + ran.out + ran.err
-    assert mask_address("s3://lake/part-?/t") == "s3://lake/part-?/t"
-
-
 def test_a_section_a_table(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     make_table(tmp_path / "u")
     ran = cli("optimize", "t", "u", "none", "--report", "r.html", "-o", "json")
-    runs = json.loads(ran.out)["runs"]
+    runs = ran.document["runs"]
     html = read_page()
     assert ran.code == 1
     assert [h.text for h in html.all("h2")] == ["All tables", "t", "u", "none", "The command"]
@@ -323,13 +310,13 @@ def test_what_cannot_be_written_is_reported_before_anything_is_done(
 def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: TableBuilder) -> None:
     name = "x" * 250 + ".html"  # longer than file systems take, which nobody sees beforehand
     ran = cli("optimize", "t", "--report", name, "-o", "json")
-    document = json.loads(ran.out)
+    document = ran.document
     assert (ran.code, document["version_after"]) == (5, 3)
     assert (document["exit_code"], document["error"]["code"]) == (5, "PARTIAL")
     assert "error: the run succeeded, but the --report file could not be written: " in ran.err
     assert "the file of --report or --metrics could not" in cli("explain", "PARTIAL").out
     ran = cli("optimize", "t", "t/", "--report", name, "-o", "json")
-    document = json.loads(ran.out)
+    document = ran.document
     assert (ran.code, document["exit_code"], document["error"]["code"]) == (5, 5, "PARTIAL")
     assert [run["exit_code"] for run in document["runs"]] == [0]
     ran = cli("optimize", "none", "--report", name)

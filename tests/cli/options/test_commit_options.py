@@ -68,7 +68,7 @@ def test_commands_that_commit_have_them() -> None:
 
 def test_the_history_shows_them(cli: RunCli, events: TableBuilder) -> None:
     cli("optimize", "events", *SAID)
-    rows = json.loads(cli("describe-history", "events", "-o", "json").out)["result"]
+    rows = cli("describe-history", "events", "-o", "json").result
     assert rows[0]["otherInfo"]["team"] == "etl"
     assert {"txnId", "team"} <= set(rows[0]["otherInfo"])
     chosen = ("--columns", "version,userName,team,operationParameters", "--limit", "2")

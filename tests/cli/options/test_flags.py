@@ -12,9 +12,7 @@ from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import load_command
 from deltactl.cli.options.declared import Declared, spell_flag
 from deltactl.cli.parsing.argv import typed_command
-from deltactl.errors import UsageError
 from deltactl.keywords import keyword_types
-from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.option_names import option, options_spelled
 from dev.program import describe_program
 from tests.conftest import REPOSITORY
@@ -91,18 +89,6 @@ def test_texts_of_operations_have_no_flags() -> None:
             if literal and '"""' not in line and not re.search(r"`|deltactl|shlex", line):
                 found.append(f"{path.name}: {line.strip()}")
     assert found == []
-
-
-def test_the_library_reads_keywords_and_the_command_line_flags() -> None:
-    def message() -> str:
-        with pytest.raises(UsageError) as caught:
-            OptimizeOptions(target_bytes=0)
-        return str(caught.value)
-
-    assert message() == "target_bytes must be more than zero"
-    with options_spelled(lambda name, value: spell_flag(options("optimize"), name, value)):
-        assert message() == "--target-size must be more than zero"
-    assert message() == "target_bytes must be more than zero"
 
 
 @pytest.mark.parametrize(

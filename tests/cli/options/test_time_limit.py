@@ -1,17 +1,13 @@
 """``--timeout``: stopped as by a signal, what is finished kept; ended hard when that takes long."""
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.options.common import TimeLimit
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
 from deltactl.operations.optimize.tasks import rewrite_files
@@ -74,34 +70,18 @@ def test_the_first_reason_to_stop_counts_and_a_signal_most() -> None:
     assert told == ["the time is up; stopping within 5min"]
 
 
-@pytest.mark.parametrize(
-    "spec", [s for s in COMMANDS if TimeLimit in s.shared], ids=lambda s: s.name
-)
-def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: Path) -> None:
-    name = spec.name  # type: ignore[attr-defined]
-    assert cli(name, str(tmp_path), "--timeout", "5").code == 2
-
-
 def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
-    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli, tmp_path: Path, end_time: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is up while the first of three bins is at work."""
     builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
     for number, part in enumerate("aabbcc"):
         builder.append([{"id": number, "p": part}])
-    given: list[Cancellation] = []
-
-    @contextmanager
-    def limit(cancellation: Cancellation, limit_ms: int | None, *_: object) -> Iterator[None]:
-        given.append(cancellation)
-        yield
 
     def rewrite(*args: Any) -> Any:
-        given[0].expired_ms = 3_600_000
-        given[0].token.set()
+        end_time()
         return rewrite_files(*args)
 
-    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
     monkeypatch.setattr("deltactl.operations.optimize.layout.tasks.rewrite_files", rewrite)
     args = ("optimize", str(tmp_path), "--timeout", "1h", "--max-concurrent", "1")
     ran = cli(*args)
@@ -111,8 +91,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
         "error: stopped by --timeout 1h; 2 files became 1 in version 7; 2 bins left (4 files, "
     )
     assert "hint: Rerun to finish the rest.\n" in ran.err
-    given.clear()
-    envelope = json.loads(cli(*args, "-o", "json").out)
+    envelope = cli(*args, "-o", "json").document
     assert envelope["error"]["code"] == "TIMEOUT"
     assert (envelope["version_after"], envelope["result"]["interrupted"]) == (8, True)
     monkeypatch.undo()

@@ -11,7 +11,7 @@ import pytest
 
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import Output, OutputFormat
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.sections import Column, Kind, Section, Styled, Table, Tone
 from deltactl.cli.output.terminal import has_color, terminal_width
 from deltactl.errors import TableError
@@ -57,12 +57,27 @@ def test_ndjson_without_rows_is_the_envelope_on_one_line() -> None:
     assert json.loads(text)["result"] == {"n": 1}
 
 
-def test_csv_keeps_data_as_it_is_in_a_file() -> None:
-    assert emit(OutputFormat.CSV, ROWS) == (
-        "version,who,tags,at,note\n"
-        '1,"a,b","{""k"": 1}",2024-01-01T00:00:00Z,\n'
-        '2,"x\x1b[31m\ny",,,\n'
-    )
+ARROW = pa.table({"b": [1, 2], "a": [None, "x"]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "printed"),
+    [
+        (
+            ROWS,
+            "version,who,tags,at,note\n"
+            '1,"a,b","{""k"": 1}",2024-01-01T00:00:00Z,\n'
+            '2,"x\x1b[31m\ny",,,\n',
+        ),
+        (ARROW, "b,a\n1,\n2,x\n"),
+        (ARROW.slice(0, 0), "b,a\n"),
+        (None, "n\n1\n"),  # of the result
+        ([], ""),
+    ],
+    ids=["any text", "Arrow", "no rows of Arrow", "the result", "no rows"],
+)
+def test_csv_in_a_file_has_the_data_as_it_is(rows: Any, printed: str) -> None:
+    assert emit(OutputFormat.CSV, rows) == printed
 
 
 def test_csv_is_escaped_on_a_screen() -> None:
@@ -81,22 +96,9 @@ def test_what_is_no_formula_stays(text: str) -> None:
     assert list(csv.reader(io.StringIO(printed)))[1][0] == text
 
 
-def test_csv_of_arrow_keeps_the_columns_of_no_rows() -> None:
-    table = pa.table({"b": [1, 2], "a": [None, "x"]})
-    assert emit(OutputFormat.CSV, table) == "b,a\n1,\n2,x\n"
-    assert emit(OutputFormat.CSV, table.slice(0, 0)) == "b,a\n"
-
-
-def test_csv_without_rows_is_one_row_of_the_result() -> None:
-    assert emit(OutputFormat.CSV) == "n\n1\n"
-
-
-def test_csv_of_an_empty_list_is_empty() -> None:
-    assert emit(OutputFormat.CSV, []) == ""
-
-
-def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
-    output = Output(environ={}, stdout=io.StringIO(), stderr=ClosedPipe())
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_log_that_cannot_be_written_breaks_nothing(form: LogFormat) -> None:
+    output = Output(environ={}, stdout=io.StringIO(), stderr=ClosedPipe(), log_format=form)
     output.warn("odd")
     output.emit_error(Envelope("show", None), TableError("broken"))
 

@@ -4,13 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import pytest
 
-from deltactl import Table
 from deltactl.cli.app import build_group
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.reference.code_rows import describe_codes, load_error_classes
@@ -23,7 +19,6 @@ from dev.feature_table import render_feature_table
 from tests.cli.conftest import RunCli
 from tests.cli.test_help import SHOWN, doc_of
 from tests.conftest import REPOSITORY
-from tests.faults.scenes import build_table
 
 SOURCE = REPOSITORY / "deltactl"
 _CODE = re.compile(r"[A-Z]+(_[A-Z]+)+")
@@ -170,15 +165,3 @@ def test_the_page_has_the_table_of_features() -> None:
     assert (REPOSITORY / feature_table.PAGE).read_text("utf-8") == features
     refused = {row.name for row in REGISTRY.values() if row.allows != EVERYTHING}
     assert [name for name in sorted(refused) if f"`{name}`" not in features] == []
-
-
-def test_a_report_for_ci_has_the_codes_of_the_findings(cli: RunCli, tmp_path: Path) -> None:
-    build_table(tmp_path / "t")
-    live = Table(tmp_path / "t").snapshot().files["path"][0].as_py()
-    (tmp_path / "t" / unquote(live)).unlink()
-    ran = cli("check", str(tmp_path / "t"), "-o", "junit")
-    assert ran.code == ExitCode.WORK_NEEDED
-    failures = ElementTree.fromstring(ran.out).iter("failure")  # noqa: S314 our own text
-    assert [failure.get("type") for failure in failures] == ["FILE_MISSING"]
-    shown = cli("check", str(tmp_path / "t"), "-o", "github").out
-    assert shown.startswith("::error title=deltactl check%3A FILE_MISSING::")
