@@ -124,12 +124,12 @@ BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
 MOST_PARTS: Final = 100
 
 _BY_CLOCK: Final = {
-    _VACUUM: " --force-retention",
-    _VACUUM_ALL: " --force-retention",
-    _EMPTY_QUARANTINE: " --force-retention",
-    _CLEANUP: " --yes",
+    _VACUUM: "deltactl vacuum {} --force-retention",
+    _VACUUM_ALL: "deltactl vacuum {} --mode full --force-retention",
+    _EMPTY_QUARANTINE: "deltactl vacuum {} --purge-quarantine --force-retention",
+    _CLEANUP: "deltactl checkpoint {} --cleanup --yes",
 }
-"""The flags to trust the clock of this machine, if nothing else proves the time."""
+"""The steps that trust the clock of this machine, if nothing else proves the time."""
 _STEPS: Final = (
     *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM, _VACUUM_ALL),
     # Not before the vacuums: they delete only files that the log still names.
@@ -266,7 +266,7 @@ class Place:
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
         texts = {"path": path.replace("`", "``"), "predicate": predicate}
         keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
-        command = step + _BY_CLOCK[step] if by_clock else step
+        command = _BY_CLOCK[step] if by_clock else step
         return [command.format(shlex.quote(table), key=key, **texts) for key in keys]
 
 
