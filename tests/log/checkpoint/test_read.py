@@ -180,20 +180,6 @@ def test_one_look_at_a_checkpoint_shows_whether_it_can_be_read() -> None:
     assert not is_readable(counting, checkpoint)
 
 
-@pytest.mark.parametrize("kind", ["classic", "v2-parquet", "v2-json", "v2-inline", "v2-classic"])
-def test_tombstones_of_a_checkpoint(kind: str) -> None:
-    store = fresh_store()
-    builder = TableBuilder(store, [Column("id")])
-    paths = builder.append([{"id": 1}], [{"id": 2}])
-    builder.remove(paths[0])
-    builder.checkpoint(kind=kind)
-    builder.forget_commits(3)
-    snapshot = DeltaLog(store, pytest.fail).snapshot()
-    found = pa.concat_tables(snapshot.tombstone_batches(["path", "deletion_timestamp_ms"]))
-    assert found["path"].to_pylist() == [paths[0]]
-    assert found["deletion_timestamp_ms"].null_count == 0
-
-
 ADD: Action = {"path": "x", "partitionValues": {}, "size": 1, "modificationTime": 1}
 REMOVE: Action = {"path": "y", "deletionTimestamp": 1, "dataChange": False}
 TXN: Action = {"appId": "a", "version": 1}
