@@ -14,10 +14,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from deltactl.cli.app import run
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
-from tests.cli.conftest import Ran
+from tests.faults.test_machine import Cli, deltactl
 from tests.support.table_builder import (
     Column,
     TableBuilder,
@@ -26,6 +25,8 @@ from tests.support.table_builder import (
     multiset,
     z85,
 )
+
+__all__ = ["deltactl"]
 
 COMMANDS = (
     "check", "checkpoint", "describe-detail", "describe-history", "generate-manifest", "optimize",
@@ -62,21 +63,6 @@ def ensure_kept(place: Path, before: dict[str, bytes], path: str) -> None:
     assert unquote(path) in snapshot.files["path"].to_pylist()
 
 
-@pytest.fixture
-def deltactl(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    def call(*arguments: str | Path) -> Ran:
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        assert "this is a bug" not in captured.err, captured.err
-        return Ran(code, captured.out, captured.err)
-
-    return call
-
-
-Cli = Callable[..., Ran]
-
-
 def build(root: Path, *columns: Column, files: int = 3, **options: Any) -> TableBuilder:
     builder = TableBuilder(root, [Column("id"), Column("v", "string"), *columns], **options)
     rows = [[{"id": 10 * i + j, "v": f"{j}"} for j in range(4)] for i in range(files)]
@@ -106,32 +92,6 @@ def test_a_place_without_a_table_is_told(place: Path, deltactl: Cli, command: st
         assert "hint: " in ran.err
     for name in ("", "nope://x/y", "s4://b/t"):
         assert deltactl(command, name).code == 2, name
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_inside_a_table_the_table_is_named(place: Path, deltactl: Cli, command: str) -> None:
-    build(place / "t")
-    ran = deltactl(command, place / "t" / "_delta_log")
-    assert ran.code == 1
-    assert f"{place}/t" in ran.err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_log_that_must_not_be_listed(
-    place: Path, deltactl: Cli, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(place / "t")
-    real = os.scandir
-
-    def refuse(path: Any = ".") -> Any:
-        if not isinstance(path, int) and "_delta_log" in os.fsdecode(path):
-            raise PermissionError(13, "Permission denied", os.fsdecode(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    ran = deltactl(command, place / "t")
-    assert ran.code == 8, ran.err
-    assert "ermission" in ran.err
 
 
 def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,26 +156,6 @@ def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> No
     deltactl("describe-detail", place / "t")
 
 
-def test_a_gap_is_named(place: Path, deltactl: Cli) -> None:
-    builder = build(place / "t")
-    builder.append([{"id": 1}])
-    builder.store.delete_many([commit_path(1)])
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 1
-    assert "commit 1 is missing" in ran.err
-
-
-@pytest.mark.parametrize("action", ["protocol", "metaData"])
-def test_a_missing_action_is_named(place: Path, deltactl: Cli, action: str) -> None:
-    builder = build(place / "t")
-    lines = builder.store.read(commit_path(0)).splitlines()
-    kept = [line for line in lines if f'"{action}"'.encode() not in line]
-    builder.store.put(commit_path(0), b"\n".join(kept))
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 1
-    assert f"no {action} action" in ran.err
-
-
 @pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "gone"])
 @pytest.mark.parametrize("kind", ["classic", "multipart", "v2-json", "v2-parquet"])
 def test_a_broken_checkpoint_is_left_aside_or_named(
@@ -247,16 +187,6 @@ def harm(victim: Path, damage: str) -> None:
             victim.write_text("not what you think")
         case _:
             victim.unlink()
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version":"x"}', '{"version":-1}', "7", "\0"])
-def test_a_broken_hint_is_no_more_than_a_warning(place: Path, deltactl: Cli, text: str) -> None:
-    builder = build(place / "t")
-    builder.checkpoint()
-    builder.store.put("_delta_log/_last_checkpoint", text.encode())
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 0
-    assert rows_of(place / "t") == multiset(builder.rows())
 
 
 def test_a_table_deleted_under_us(

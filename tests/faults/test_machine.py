@@ -53,8 +53,8 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def deltactl(capsys: pytest.CaptureFixture[str]) -> Cli:
-    def call(*arguments: str) -> Ran:
-        code = run(arguments)
+    def call(*arguments: str | Path) -> Ran:
+        code = run([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         assert "this is a bug" not in captured.err, captured.err
         assert "Traceback" not in captured.err
