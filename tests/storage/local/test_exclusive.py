@@ -54,15 +54,6 @@ def test_many_processes_one_winner_each(race: object, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "_delta_log")) == [os.path.basename(it) for it in NAMES]
 
 
-def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
-    store = LocalStore(str(tmp_path))
-    store.put_if_absent("x", b"1")
-    with pytest.raises(ObjectExistsError):
-        store.put_if_absent("x", b"2")
-    assert os.listdir(tmp_path) == ["x"]
-    assert os.stat(tmp_path / "x").st_nlink == 1
-
-
 @pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO, errno.EPERM])
 def test_a_link_that_landed_is_ours_whatever_was_said(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
