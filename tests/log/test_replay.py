@@ -119,18 +119,9 @@ def _dumped(action: Action, quirk: str) -> str:
 
 
 _QUIRKS = (
-    "fraction",
-    "unknown field",
-    "unknown action",
-    "blank line",
-    "windows",
-    "null members",
-    "ascii",
-    "spaces",
-    "order",
-    "duplicate",
-    "none",
-)
+    "fraction", "unknown field", "unknown action", "blank line", "windows", "null members",
+    "ascii", "spaces", "order", "duplicate", "none",
+)  # fmt: skip
 
 
 def _check_spelling(data: st.DataObject) -> None:

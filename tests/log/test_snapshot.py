@@ -102,6 +102,16 @@ def test_a_checkpoint_without_a_non_file_action(missing: str) -> None:
         DeltaLog(builder.store, pytest.fail).snapshot()
 
 
+@pytest.mark.parametrize("missing", ["protocol", "metaData"])
+def test_commits_without_a_non_file_action(missing: str) -> None:
+    builder = build()
+    lines = builder.store.read(commit_path(0)).splitlines()
+    kept = [line for line in lines if f'"{missing}"'.encode() not in line]
+    builder.store.put(commit_path(0), b"\n".join(kept))
+    with pytest.raises(MissingActionError, match=f"no {missing} action"):
+        DeltaLog(builder.store, pytest.fail).snapshot()
+
+
 def test_a_missing_sidecar_is_named() -> None:
     builder = build()
     builder.checkpoint(5, "v2-json")

@@ -76,13 +76,14 @@ def write(
     *,
     int96: bool = False,
     text: bool = True,
+    parsed: pa.DataType = PARSED,
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> TableBuilder:
     """A table that is nothing but a checkpoint with these adds."""
     store = fresh_store()
     named = [Column(name, kind) for name, kind in columns.items()]
     builder = TableBuilder(store, [Column("i", "integer"), *named])
-    members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", PARSED)]
+    members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", parsed)]
     members += [("stats", pa.string())] if text else []
     metadata = {**(builder.state.metadata or {}), "configuration": []}
     metadata["format"] = {"provider": "parquet", "options": []}
@@ -155,6 +156,12 @@ def test_a_text_is_preferred_to_a_struct() -> None:
     assert [found["numRecords"] for found in stats_of(builder)] == [1, 2]
 
 
+def test_statistics_that_are_counts_alone() -> None:
+    counts = pa.struct([("numRecords", pa.int64())])
+    adds = [{"path": "a", "stats_parsed": {"numRecords": 41}}, {"path": "b"}]
+    assert stats_of(write(adds, text=False, parsed=counts)) == [{"numRecords": 41}, None]
+
+
 def test_values_that_json_has_not() -> None:
     strange = {"minValues": {"x": float("nan")}, "maxValues": {"x": float("inf")}}
     (found,) = stats_of(write([{"path": "a", "stats_parsed": strange}]))
@@ -178,6 +185,20 @@ def test_one_look_at_a_checkpoint_shows_whether_it_can_be_read() -> None:
     assert not is_readable(counting, checkpoint)
     builder.store.delete_many(checkpoint.names)
     assert not is_readable(counting, checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2-parquet", "v2-json", "v2-inline", "v2-classic"])
+def test_tombstones_of_a_checkpoint(kind: str) -> None:
+    store = fresh_store()
+    builder = TableBuilder(store, [Column("id")])
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    builder.remove(paths[0])
+    builder.checkpoint(kind=kind)
+    builder.forget_commits(3)
+    snapshot = DeltaLog(store, pytest.fail).snapshot()
+    found = pa.concat_tables(snapshot.tombstone_batches(["path", "deletion_timestamp_ms"]))
+    assert found["path"].to_pylist() == [paths[0]]
+    assert found["deletion_timestamp_ms"].null_count == 0
 
 
 ADD: Action = {"path": "x", "partitionValues": {}, "size": 1, "modificationTime": 1}
