@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -171,10 +172,7 @@ def test_every_method_maps_what_the_system_says(
 ) -> None:
     store = LocalStore(str(tmp_path))
     store.put("x", b"x")
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, "the device failed")
-
+    fail = Mock(side_effect=OSError(errno.EIO, "the device failed"))
     with monkeypatch.context() as patch:
         for function in ("open", "stat", "scandir", "unlink", "fsync", "link", "replace"):
             patch.setattr(os, function, fail)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -192,10 +193,7 @@ def test_put_survives_a_crash_in_between(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put("x", b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError("crashed")
-
+    fail = Mock(side_effect=OSError("crashed"))
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(StorageError, match="crashed"):
         store.put("x", b"new")
