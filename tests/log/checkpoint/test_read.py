@@ -158,7 +158,10 @@ def test_a_text_is_preferred_to_a_struct() -> None:
 
 def test_statistics_that_are_counts_alone() -> None:
     counts = pa.struct([("numRecords", pa.int64())])
-    adds = [{"path": "a", "stats_parsed": {"numRecords": 41}}, {"path": "b"}]
+    adds: list[dict[str, Any]] = [
+        {"path": "a", "stats_parsed": {"numRecords": 41}},
+        {"path": "b"},
+    ]
     assert stats_of(write(adds, text=False, parsed=counts)) == [{"numRecords": 41}, None]
 
 
