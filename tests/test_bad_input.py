@@ -14,10 +14,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from deltactl.cli.app import run
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
-from tests.cli.conftest import Ran
+from tests.faults.test_harm import contents
+from tests.faults.test_machine import Cli, deltactl
 from tests.support.table_builder import (
     Column,
     TableBuilder,
@@ -26,6 +26,8 @@ from tests.support.table_builder import (
     multiset,
     z85,
 )
+
+__all__ = ["deltactl"]
 
 COMMANDS = (
     "check", "checkpoint", "describe-detail", "describe-history", "generate-manifest", "optimize",
@@ -39,11 +41,11 @@ def place(tmp_path: Path) -> Iterator[Path]:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious.parquet").write_bytes(b"precious")
-    before = listing(outside)
+    before = contents(outside)
     inside = tmp_path / "inside"
     inside.mkdir()
     yield inside
-    assert listing(outside) == before
+    assert contents(outside) == before
     assert names_in(tmp_path) == ["inside", "outside"]
 
 
@@ -51,30 +53,11 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def listing(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-
-
 def ensure_kept(place: Path, before: dict[str, bytes], path: str) -> None:
     """No file was changed or deleted, and the table still has the one that cannot be read."""
-    assert before.items() <= listing(place).items()
+    assert before.items() <= contents(place).items()
     snapshot = Table(str(place / "t"), warn=lambda message: None).snapshot()
     assert unquote(path) in snapshot.files["path"].to_pylist()
-
-
-@pytest.fixture
-def deltactl(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    def call(*arguments: str | Path) -> Ran:
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        assert "this is a bug" not in captured.err, captured.err
-        return Ran(code, captured.out, captured.err)
-
-    return call
-
-
-Cli = Callable[..., Ran]
 
 
 def build(root: Path, *columns: Column, files: int = 3, **options: Any) -> TableBuilder:
@@ -108,32 +91,6 @@ def test_a_place_without_a_table_is_told(place: Path, deltactl: Cli, command: st
         assert deltactl(command, name).code == 2, name
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_inside_a_table_the_table_is_named(place: Path, deltactl: Cli, command: str) -> None:
-    build(place / "t")
-    ran = deltactl(command, place / "t" / "_delta_log")
-    assert ran.code == 1
-    assert f"{place}/t" in ran.err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_log_that_must_not_be_listed(
-    place: Path, deltactl: Cli, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(place / "t")
-    real = os.scandir
-
-    def refuse(path: Any = ".") -> Any:
-        if not isinstance(path, int) and "_delta_log" in os.fsdecode(path):
-            raise PermissionError(13, "Permission denied", os.fsdecode(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    ran = deltactl(command, place / "t")
-    assert ran.code == 8, ran.err
-    assert "ermission" in ran.err
-
-
 def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root sees no permissions, the refusal is the operating system's by proxy."""
     build(place / "t")
@@ -144,13 +101,13 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
             raise PermissionError(13, "Permission denied", os.fsdecode(path))
         return real(path, flags, *rest, **options)
 
-    before = listing(place)
+    before = contents(place)
     monkeypatch.setattr(os, "open", refuse)
     ran = deltactl("optimize", place / "t")
     monkeypatch.undo()
     assert ran.code == 8, ran.err
     assert "ermission" in ran.err
-    assert listing(place) == before
+    assert contents(place) == before
 
 
 # -- a broken log -------------------------------------------------------------------------------
@@ -187,33 +144,13 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
 def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> None:
     builder = build(place / "t")
     builder.store.put(commit_path(2), text)
-    before = listing(place)
+    before = contents(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 6, 7), ran.err
     assert "00000000000000000002.json" in ran.err or "schema" in ran.err, ran.err
-    assert listing(place) == before
+    assert contents(place) == before
     assert deltactl("describe-history", place / "t").code == 0
     deltactl("describe-detail", place / "t")
-
-
-def test_a_gap_is_named(place: Path, deltactl: Cli) -> None:
-    builder = build(place / "t")
-    builder.append([{"id": 1}])
-    builder.store.delete_many([commit_path(1)])
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 1
-    assert "commit 1 is missing" in ran.err
-
-
-@pytest.mark.parametrize("action", ["protocol", "metaData"])
-def test_a_missing_action_is_named(place: Path, deltactl: Cli, action: str) -> None:
-    builder = build(place / "t")
-    lines = builder.store.read(commit_path(0)).splitlines()
-    kept = [line for line in lines if f'"{action}"'.encode() not in line]
-    builder.store.put(commit_path(0), b"\n".join(kept))
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 1
-    assert f"no {action} action" in ran.err
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "gone"])
@@ -249,16 +186,6 @@ def harm(victim: Path, damage: str) -> None:
             victim.unlink()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version":"x"}', '{"version":-1}', "7", "\0"])
-def test_a_broken_hint_is_no_more_than_a_warning(place: Path, deltactl: Cli, text: str) -> None:
-    builder = build(place / "t")
-    builder.checkpoint()
-    builder.store.put("_delta_log/_last_checkpoint", text.encode())
-    ran = deltactl("optimize", place / "t")
-    assert ran.code == 0
-    assert rows_of(place / "t") == multiset(builder.rows())
-
-
 def test_a_table_deleted_under_us(
     place: Path, deltactl: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,7 +216,7 @@ def test_a_broken_data_file_is_named_and_nothing_lost(
     builder = build(place / "t")
     victim = next(iter(builder.data))
     harm(place / "t" / victim, damage)
-    before = listing(place)
+    before = contents(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code == 1, ran.err
     assert victim in ran.err
@@ -360,7 +287,7 @@ def test_an_absurd_deletion_vector_is_an_error(
     remove, add = _delete_first(builder)
     add["add"]["deletionVector"].update(change)
     builder.commit(remove, add)
-    before = listing(place)
+    before = contents(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 7, 8), ran.err
     ensure_kept(place, before, add["add"]["path"])
@@ -385,12 +312,12 @@ def test_a_file_without_a_member_that_readers_need(place: Path, deltactl: Cli, m
     for add in adds:
         del add["add"][member]
     builder.commit(*adds)
-    before = listing(place)
+    before = contents(place)
     for command in (["optimize", "--dry-run"], ["optimize"], ["maintain", "--dry-run"]):
         ran = deltactl(command[0], place / "t", *command[1:])
         assert ran.code == 1, command
         assert f".parquet: its {member} in the log is missing" in ran.err
-    assert listing(place) == before
+    assert contents(place) == before
     ran = deltactl("clone", "--deep", place / "t", place / "clone")
     assert ran.code == 0, ran.err
     assert "vectors" not in ran.out
@@ -494,7 +421,7 @@ def test_paths_out_of_the_root_are_refused(place: Path, deltactl: Cli, path: str
     builder = build(place / "t")
     add = builder.find(next(iter(builder.data)))
     builder.commit({"add": {**add, "path": path}})
-    before = listing(place)
+    before = contents(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 6, 8), ran.err
     ensure_kept(place, before, path)
@@ -510,12 +437,12 @@ def test_an_absolute_path_is_read_and_never_written(place: Path, deltactl: Cli) 
         adds.append({"add": {**source.find(path), "path": absolute}})
         clone.data[absolute] = source.data[path]
     clone.commit(*adds)
-    before = listing(place / "source")
+    before = contents(place / "source")
     ran = deltactl("optimize", place / "t", "-o", "json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["result"]["files_removed"] == 3
     assert rows_of(place / "t") == multiset(source.rows())
-    assert listing(place / "source") == before
+    assert contents(place / "source") == before
     removes = [
         json.loads(line)["remove"]["path"]
         for line in (place / "t" / commit_path(2)).read_text().splitlines()
@@ -558,9 +485,9 @@ def test_an_absurd_schema_is_reported_and_changes_nothing(
     builder = build(place / "t")
     text = json.dumps({"type": "struct", "fields": columns})
     builder.change_metadata(schemaString=text)
-    before = listing(place)
+    before = contents(place)
     ran = deltactl("optimize", place / "t")
     assert ran.code in (1, 6, 7) or (ran.code == 0 and not columns), ran.err
     assert "bug" not in ran.err
-    assert listing(place) == before or ran.code == 0
+    assert contents(place) == before or ran.code == 0
     assert deltactl("describe-history", place / "t").code == 0

@@ -1,12 +1,15 @@
-"""Sizes, durations, instants: what is read, what is refused, and that both directions agree."""
+"""Sizes, durations, instants: what is read and refused, and that both directions agree; a clock."""
 
 import subprocess
 import sys
+import time
+import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltactl.clock import Clock, SystemClock
 from deltactl.errors import UsageError
 from deltactl.units import (
     format_age,
@@ -219,6 +222,15 @@ def test_counts_are_shown() -> None:
     assert format_count(1_234_567) == "1,234,567"
     assert [format_count(n, "file") for n in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
     assert format_count(2, "entry", "entries") == "2 entries"
+
+
+def test_the_system_clock_shows_the_time_and_fresh_ids() -> None:
+    clock: Clock = SystemClock()
+    assert abs(clock.now_ms() - time.time() * 1000) < 60_000
+    assert clock.monotonic() <= clock.monotonic()
+    first, second = clock.new_id(), clock.new_id()
+    assert first != second
+    assert str(uuid.UUID(first)) == first
 
 
 def test_help_can_load_units_and_clock_without_arrow() -> None:

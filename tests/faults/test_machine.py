@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,8 +54,8 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def deltactl(capsys: pytest.CaptureFixture[str]) -> Cli:
-    def call(*arguments: str) -> Ran:
-        code = run(arguments)
+    def call(*arguments: str | Path) -> Ran:
+        code = run([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         assert "this is a bug" not in captured.err, captured.err
         assert "Traceback" not in captured.err
@@ -205,10 +206,7 @@ def test_no_memory_is_reported_as_such(
     root = shutil.copytree(many, tmp_path / "t")
     is_thread = isinstance(error, RuntimeError)
     refusing, name = (ThreadPoolExecutor, "submit") if is_thread else (pq.ParquetFile, "__init__")
-
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise error
-
+    refuse = Mock(side_effect=error)
     monkeypatch.setattr(refusing, name, refuse)
     ran = deltactl("optimize", str(root), "-o", "json")
     monkeypatch.undo()

@@ -37,17 +37,8 @@ _WORDS = (
     *("path", "partitionValues", "size", "stats", "tags", "deletionVector", "modificationTime"),
     *("schemaString", "partitionColumns", "configuration", "minReaderVersion", "readerFeatures"),
     *("sidecar", "checkpointMetadata", "storageType", "pathOrInlineDv", "sizeInBytes", "offset"),
-    *(
-        '{"add":',
-        '{"remove":',
-        "\n",
-        "null",
-        "true",
-        "1e999",
-        "-1",
-        "9223372036854775808",
-        "\\ud800",
-    ),
+    *('{"add":', '{"remove":', "\n", "null", "true", "1e999", "-1", "9223372036854775808"),
+    "\\ud800",
 )
 
 

@@ -15,6 +15,7 @@ from tests.histories.state import (
     State,
     first_line,
     key_range,
+    new_rows,
     random_condition,
 )
 
@@ -53,15 +54,10 @@ def _table(state: State) -> Any:
     return DeltaTable(str(state.path))
 
 
-def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
-    count = chance.choice((1, 3, 10, 40))
-    return random_rows(chance, state.schema, number * 1000, count, state.pools)
-
-
 def _append(chance: random.Random, number: int, state: State) -> str:
     from deltalake import write_deltalake
 
-    rows = _new_rows(chance, number, state)
+    rows = new_rows(chance, number, state)
     write_deltalake(str(state.path), rows, mode="append")
     return f"{rows.num_rows} rows"
 
@@ -69,7 +65,7 @@ def _append(chance: random.Random, number: int, state: State) -> str:
 def _append_once(chance: random.Random, number: int, state: State) -> str:
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    rows, name = _new_rows(chance, number, state), chance.choice(APPLICATIONS)
+    rows, name = new_rows(chance, number, state), chance.choice(APPLICATIONS)
     done = CommitProperties(app_transactions=[Transaction(name, number)])
     write_deltalake(str(state.path), rows, mode="append", commit_properties=done)
     return f"{rows.num_rows} rows as transaction {number} of {name}"
@@ -78,7 +74,7 @@ def _append_once(chance: random.Random, number: int, state: State) -> str:
 def _overwrite(chance: random.Random, number: int, state: State) -> str:
     from deltalake import write_deltalake
 
-    rows = _new_rows(chance, number, state)
+    rows = new_rows(chance, number, state)
     write_deltalake(str(state.path), rows, mode="overwrite")
     return f"{rows.num_rows} rows"
 
@@ -87,7 +83,7 @@ def _overwrite_where(chance: random.Random, number: int, state: State) -> str:
     from deltalake import write_deltalake
 
     low = chance.choice((0, number // 2)) * 1000
-    rows = _new_rows(chance, number, state)
+    rows = new_rows(chance, number, state)
     condition = f"k >= {low}"
     write_deltalake(str(state.path), rows, mode="overwrite", predicate=condition)
     return f"{rows.num_rows} rows where {condition}"
@@ -112,7 +108,7 @@ def _update(chance: random.Random, _: int, state: State) -> str:
 def _merge(chance: random.Random, number: int, state: State) -> str:
     low, high = key_range(chance, state)
     old = rows_for_merge(chance, state.rows, low, high, state.pools)
-    source = pa.concat_tables([old, _new_rows(chance, number, state)])
+    source = pa.concat_tables([old, new_rows(chance, number, state)])
     merger = _table(state).merge(
         source, "t.k = s.k", source_alias="s", target_alias="t", error_on_type_mismatch=False
     )

@@ -19,6 +19,7 @@ from tests.histories.state import (
     State,
     first_line,
     key_range,
+    new_rows,
     random_condition,
 )
 from tests.support.spark_matrix import settings, table_name
@@ -83,33 +84,28 @@ def _frame(spark: SparkSession, rows: pa.Table, files: int = 1) -> DataFrame:
     return frame
 
 
-def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
-    count = chance.choice((1, 3, 10, 40))
-    return random_rows(chance, state.schema, number * 1000, count, state.pools)
-
-
 def _append(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
-    rows, files = _new_rows(chance, number, state), chance.randint(1, 4)
+    rows, files = new_rows(chance, number, state), chance.randint(1, 4)
     columns = ", ".join(map(SPARK_SQL.name, _frame(spark, rows, files).columns))
     spark.sql(f"INSERT INTO {table_name(state.path)} ({columns}) SELECT {columns} FROM {_VIEW}")
     return f"{rows.num_rows} rows in {files} parts"
 
 
 def _append_once(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
-    rows, name = _new_rows(chance, number, state), chance.choice(APPLICATIONS)
+    rows, name = new_rows(chance, number, state), chance.choice(APPLICATIONS)
     writer = _frame(spark, rows).write.format("delta").mode("append")
     writer.option("txnAppId", name).option("txnVersion", number).save(str(state.path))
     return f"{rows.num_rows} rows as transaction {number} of {name}"
 
 
 def _overwrite(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
-    rows = _new_rows(chance, number, state)
+    rows = new_rows(chance, number, state)
     _frame(spark, rows).write.format("delta").mode("overwrite").save(str(state.path))
     return f"{rows.num_rows} rows"
 
 
 def _overwrite_where(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
-    rows, condition = _new_rows(chance, number, state), f"k >= {chance.randint(0, number) * 1000}"
+    rows, condition = new_rows(chance, number, state), f"k >= {chance.randint(0, number) * 1000}"
     writer = _frame(spark, rows).write.format("delta").mode("overwrite")
     writer.option("replaceWhere", condition).save(str(state.path))
     return f"{rows.num_rows} rows where {condition}"
@@ -118,7 +114,7 @@ def _overwrite_where(spark: SparkSession, chance: random.Random, number: int, st
 def _overwrite_dynamic(
     spark: SparkSession, chance: random.Random, number: int, state: State
 ) -> str:
-    rows = _new_rows(chance, number, state)
+    rows = new_rows(chance, number, state)
     writer = _frame(spark, rows).write.format("delta").mode("overwrite")
     writer.option("partitionOverwriteMode", "dynamic").save(str(state.path))
     return f"{rows.num_rows} rows"
@@ -142,7 +138,7 @@ def _update(spark: SparkSession, chance: random.Random, _: int, state: State) ->
 def _merge(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
     low, high = key_range(chance, state)
     source = rows_for_merge(chance, state.rows, low, high, state.pools)
-    rows = pa.concat_tables([source, _new_rows(chance, number, state)])
+    rows = pa.concat_tables([source, new_rows(chance, number, state)])
     names = [SPARK_SQL.name(name) for name in _frame(spark, rows).columns]
     changes = ", ".join(f"t.{name} = s.{name}" for name in names)
     matched = {

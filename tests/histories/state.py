@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.histories.rows import KEY, Pools, sql_text
+from tests.histories.rows import KEY, Pools, random_rows, sql_text
 
 
 class RefusedError(Exception):
@@ -90,6 +90,12 @@ def _plain(value: Any) -> str:
     if isinstance(value, datetime) and value.tzinfo:
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
     return str(value)
+
+
+def new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
+    """The rows that a step adds, with keys of its own."""
+    count = chance.choice((1, 3, 10, 40))
+    return random_rows(chance, state.schema, number * 1000, count, state.pools)
 
 
 def random_condition(chance: random.Random, state: State, dialect: Dialect) -> str:

@@ -1,10 +1,11 @@
+import hashlib
 import json
+from unittest.mock import patch
 
 import pytest
 
 from deltactl.errors import AccessDeniedError
 from deltactl.log.hint import HINT_NAME, _load_verbatim, json_checksums, read_hint
-from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
 
 # PROTOCOL.md, "JSON checksum"
@@ -51,8 +52,6 @@ def test_a_right_checksum_and_a_wrong_one() -> None:
 
 
 def _checksum(canonical: str) -> str:
-    import hashlib
-
     return hashlib.md5(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -77,10 +76,7 @@ def test_no_hint_at_all() -> None:
 
 
 def test_a_hint_that_must_not_be_read() -> None:
-    class Closed(ForwardingStore):
-        def read(self, name: str) -> bytes:
-            raise AccessDeniedError("no")
-
-    warnings: list[str] = []
-    assert read_hint(Closed(MemoryStore("memory://x")), warnings.append) is None
+    store, warnings = MemoryStore("memory://x"), list[str]()
+    with patch.object(store, "read", side_effect=AccessDeniedError("no")):
+        assert read_hint(store, warnings.append) is None
     assert "the whole log" in warnings[0]

@@ -12,6 +12,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import Lifetimes, version_ranges
+from tests.log.commits.test_events import build as build_random
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -36,16 +37,7 @@ def lifetimes_of(builder: TableBuilder, first: int | None = None) -> Lifetimes:
 def test_live_files_of_every_version_as_the_model_has_them(
     seed: int, steps: int, forgets: bool
 ) -> None:
-    chance, builder = random.Random(seed), build()
-    for number in range(steps):
-        live = [add["path"] for add in builder.state.files.values()]
-        choice = chance.randrange(4)
-        if choice == 0 and live:
-            builder.remove(chance.choice(live))
-        elif choice == 1 and live:
-            builder.delete_rows(chance.choice(live), [chance.randrange(3)])
-        else:
-            builder.append([{"id": 3 * number + i, "p": chance.choice("ab")} for i in range(3)])
+    chance, builder = random.Random(seed), build_random(seed, steps)
     first = 0
     if forgets:
         first = chance.randint(0, builder.version)

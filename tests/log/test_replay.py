@@ -119,18 +119,9 @@ def _dumped(action: Action, quirk: str) -> str:
 
 
 _QUIRKS = (
-    "fraction",
-    "unknown field",
-    "unknown action",
-    "blank line",
-    "windows",
-    "null members",
-    "ascii",
-    "spaces",
-    "order",
-    "duplicate",
-    "none",
-)
+    "fraction", "unknown field", "unknown action", "blank line", "windows", "null members",
+    "ascii", "spaces", "order", "duplicate", "none",
+)  # fmt: skip
 
 
 def _check_spelling(data: st.DataObject) -> None:
@@ -197,13 +188,3 @@ def test_each_file_of_the_log_is_read_once() -> None:
     assert snapshot.files.num_rows == 6
     assert counting.calls["open_input"] == 3
     assert counting.calls.total() == 6
-
-
-def test_two_lines_in_one_are_not_silently_one() -> None:
-    store = fresh_store()
-    builder = TableBuilder(store, [Column("id")])
-    text = store.read(commit_path(0)).replace(b"\n", b"", 1)
-    store.put(commit_path(0), text)
-    with pytest.raises(Exception, match="line 1"):
-        DeltaLog(store, lambda message: None).snapshot()
-    assert builder.version == 0

@@ -62,11 +62,11 @@ def test_an_incomplete_checkpoint_is_none() -> None:
     assert chosen(odd)[0] == -1
 
 
-def test_a_uuid_checkpoint_is_preferred_at_the_same_version() -> None:
-    store = store_with(*commits(0, 3), "2.checkpoint.parquet", "2.checkpoint.abc.json")
+def test_a_classic_checkpoint_is_preferred_at_the_same_version() -> None:
+    store = store_with(*commits(0, 3), "2.checkpoint.abc.json", "2.checkpoint.parquet")
     segment = select_segment(list_log(store))
     assert segment.checkpoint is not None
-    assert segment.checkpoint.version == 2
+    assert segment.checkpoint.names == (f"_delta_log/{2:020d}.checkpoint.parquet",)
 
 
 def test_a_checkpoint_alone_is_a_version() -> None:

@@ -30,26 +30,11 @@ def read_one(table: pa.Table, kind: str, *, nan_free: bool = False, **options: A
     return read_file_stats(footer(table, **options), columns, facts).leaves[(name,)]
 
 
-def test_row_groups_are_merged() -> None:
-    table = pa.table({"c": pa.array([3, None, 1, 2, None, None, 9, -4])})
-    assert read_one(table, "integer", row_group_size=2) == LeafStats(3, -4, 9)
-
-
-def test_a_row_group_of_nulls_takes_no_bounds_away() -> None:
-    table = pa.table({"c": pa.array([None, None, 1, 2])})
-    assert read_one(table, "integer", row_group_size=2) == LeafStats(2, 1, 2)
-
-
 def test_a_row_group_without_bounds_leaves_none() -> None:
     # Arrow keeps no bounds of more than 4 KiB.
     table = pa.table({"c": ["a", "z" * 5000, "b", "c"]})
     stats = read_one(table, "string", row_group_size=2)
     assert (stats.null_count, stats.maximum) == (0, None)
-
-
-def test_no_rows_no_bounds() -> None:
-    table = pa.table({"c": pa.array([], pa.int64())})
-    assert read_one(table, "integer") == LeafStats(0)
 
 
 def test_floats_need_word_that_no_nan_is_there() -> None:

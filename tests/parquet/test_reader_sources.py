@@ -1,7 +1,8 @@
-"""A reader keeps what it found in the latest file, but each file is read by its own schema."""
+"""Rows of files: each file is read by its own schema, in the memory of a few row groups."""
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ def _file(folder: Path, name: str, table: pa.Table) -> DataFile:
 
 
 def test_files_of_other_schemas_are_read_in_turn(tmp_path: Path) -> None:
+    """A reader keeps what it found in the latest file."""
     numbers, texts = pa.array([1, None]), pa.array(["x", "y"])
     files = [
         _file(tmp_path, "equal", pa.table({"a": numbers, "b": texts})),
@@ -50,3 +52,30 @@ def test_a_file_with_ambiguous_columns_is_refused_each_time(tmp_path: Path) -> N
         assert len(list(reader.read(store, good))) == 1
         with pytest.raises(DataFileError, match="two columns with the name"):
             list(reader.read(store, bad))
+
+
+GROUP_ROWS, GROUPS = 1 << 20, 12  # row groups of 8 MiB
+NUMBERS = StructType((Field("a", PrimitiveType("long"), True),))
+
+
+def _write_numbers(path: Path) -> DataFile:
+    rng = np.random.default_rng(1)
+    with pq.ParquetWriter(path, pa.schema({"a": pa.int64()}), use_dictionary=False) as writer:
+        for _ in range(GROUPS):
+            writer.write_table(pa.table({"a": rng.integers(0, 1 << 62, GROUP_ROWS)}))
+    return DataFile(path.name, path.stat().st_size, {})
+
+
+@pytest.mark.parametrize("batch_rows", [1 << 13, 1 << 16])
+def test_row_groups_that_were_read_are_freed(tmp_path: Path, batch_rows: int) -> None:
+    file = _write_numbers(tmp_path / "f.parquet")
+    reader = RowReader(NUMBERS, (), "none", naming="physical")
+    before = pa.total_allocated_bytes()
+    most = rows = 0
+    for batch in reader.read(LocalStore(str(tmp_path)), file, batch_rows=batch_rows):
+        assert batch.first_row == rows
+        rows += batch.num_physical_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == GROUP_ROWS * GROUPS
+    assert file.size_bytes > 96 << 20
+    assert most < 64 << 20

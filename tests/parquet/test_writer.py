@@ -20,6 +20,7 @@ from deltactl.storage.store import Store
 from tests.parquet.tables import all_columns, has_nan, leaf_type, leaf_values, physical, tables
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import MemoryStore
+from tests.support.table_builder import Column, struct_of
 
 NAME = "p=1/part-0.parquet"
 NO_STATS = StatsColumns()
@@ -304,24 +305,8 @@ def test_what_was_stored_is_looked_at(store: Store) -> None:
 def test_nan_takes_the_bounds_of_its_leaf_alone(store: Store) -> None:
     struct = pa.array([{"x": float("nan")}, None])
     table = pa.table({"f": [1.0, 2.0], "g": [float("nan"), 1.0], "s": struct})
-    node = {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": type_, "nullable": True, "metadata": {}}
-            for name, type_ in [("f", "double"), ("g", "double")]
-        ],
-    }
-    node["fields"].append(  # type: ignore[attr-defined]
-        {
-            "name": "s",
-            "type": {
-                "type": "struct",
-                "fields": [{"name": "x", "type": "double", "nullable": True, "metadata": {}}],
-            },
-            "nullable": True,
-            "metadata": {},
-        }
-    )
+    inner = struct_of(Column("x", "double"))
+    node = struct_of(Column("f", "double"), Column("g", "double"), Column("s", inner))
     columns = all_columns(Metadata("id", json.dumps(node)))
     written = write(store, table, None, columns, batch_rows=1)
     assert written.stats_json == (

@@ -60,10 +60,6 @@ def test_strings_are_cut_as_spark_does(value: str, low: str, high: str | None) -
     assert json.loads(high_text) == ({} if high is None else {"c": high})
 
 
-def test_a_prefix_of_two_cuts_the_transcripts_value() -> None:
-    assert (truncate_minimum("bcdef", 2), truncate_maximum("bcdef", 2)) == ("bc", "bc" + DEL)
-
-
 def test_no_prefix_keeps_no_maximum() -> None:
     assert truncate_maximum("a", 0) is None
     assert truncate_maximum("a", -1) is None

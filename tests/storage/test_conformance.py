@@ -10,8 +10,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import _open_remote as open_memory
 from deltactl.storage.store import Store
 from tests.storage import conformance
-from tests.support.metered_store import MeteredStore
-from tests.support.stores import CountingStore, FaultyStore, fresh_store
+from tests.support.stores import FaultyStore, fresh_store
 
 _numbers = itertools.count()
 
@@ -25,9 +24,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "memory": _memory,
     # Not by its address, which is that of the stand-in of the tests.
     "fsspec": lambda _: open_memory(f"memory://fsspec-{next(_numbers)}/t", {}),
-    "metered": lambda folder: MeteredStore(LocalStore(str(folder))),
     "faulty": lambda folder: FaultyStore(_memory(folder)),
-    "counting": lambda folder: CountingStore(_memory(folder)),
 }
 
 

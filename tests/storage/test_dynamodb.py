@@ -133,10 +133,6 @@ def commit(txn_id: str) -> bytes:
     return json.dumps({"commitInfo": {"txnId": txn_id}}).encode() + b"\n"
 
 
-def never_sleep(_: float) -> None:
-    pass
-
-
 def test_side_by_side_with_delta_rs(
     uri: str,
     proxy: FaultProxy,

@@ -3,6 +3,7 @@
 import weakref
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -165,9 +166,7 @@ def test_wrong_options_and_addresses(address: str, options: dict[str, str], why:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ModuleNotFoundError("No module named 'decorator'", name="decorator")
-
+    fail = Mock(side_effect=ModuleNotFoundError("No module named 'decorator'", name="decorator"))
     monkeypatch.setattr(connect, "find_service", fail)
     with pytest.raises(StorageError, match="needs the Python module decorator") as caught:
         open_store("gs://b/t")

@@ -1,27 +1,25 @@
 """Dry runs do not write, meters count, faulty stores fail on purpose."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
+from deltactl.errors import ObjectExistsError, SafetyError
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.objects.store import ObjectStore
-from deltactl.storage.store import FileInfo, OnUpload, Store
+from deltactl.storage.store import OnUpload, Store
 from deltactl.storage.write_guard import guarded, refuse_changes
 from tests.support.forwarding import ForwardingStore
-from tests.support.metered_store import MeteredStore, StorageUsage
+from tests.support.metered_store import MeteredStore
 from tests.support.stores import (
     CountingStore,
     Crash,
     Fault,
     FaultyStore,
-    ListOnceStore,
     MemoryStore,
 )
 
@@ -135,39 +133,6 @@ def test_a_read_only_store_reads_as_its_store_does(number: int, memory: MemorySt
     assert READS[number](refuse_changes(memory)) == READS[number](memory)
 
 
-def test_meter_counts_calls_and_bytes(tmp_path: Path) -> None:
-    store = MeteredStore(LocalStore(str(tmp_path)))
-    store.put("a", b"12")
-    store.put_if_absent("b", b"345")
-    with store.open_output("c") as file:
-        file.write(b"6789")
-        file.write(b"0")
-    for read in READS:
-        read(store)
-    store.delete_many(["a", "b"])
-    with pytest.raises(ObjectNotFoundError):
-        store.read("a")
-    assert store.usage == StorageUsage(
-        lists=2,
-        stats=3,
-        reads=4,
-        ranges=3,
-        opens=1,
-        puts=3,
-        deletes=2,
-        bytes_read=2 + 3 + 2 + 2 + 2,
-        bytes_written=2 + 3 + 5,
-    )
-    assert (store.usage + store.usage).bytes_written == 20
-
-
-def test_meter_is_thread_safe(memory: MemoryStore) -> None:
-    store = MeteredStore(memory)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: store.read("a"), range(2000)))
-    assert store.usage == StorageUsage(reads=2000, bytes_read=4000)
-
-
 def test_crashes_happen_before_or_after_the_effect(memory: MemoryStore) -> None:
     with pytest.raises(Crash):
         FaultyStore(memory, Fault(1, method="put")).put("x", b"1")
@@ -193,29 +158,3 @@ def test_a_lie_happens_once(memory: MemoryStore) -> None:
     assert memory.read("x") == b"mine"
     faulty.put_if_absent("y", b"mine too")
     assert faulty.calls == [("put_if_absent", "x"), ("put_if_absent", "y")]
-
-
-def test_unclosed_outputs_of_a_crash_do_not_appear(memory: MemoryStore) -> None:
-    faulty = FaultyStore(memory)
-    file = faulty.open_output("x")
-    file.write(b"1")
-    del file
-    assert memory.stat_many(["x"]) == [None]
-
-
-def test_listing_twice_is_noticed(memory: MemoryStore) -> None:
-    store = ListOnceStore(memory)
-    assert [info.name for info in store.list_from("")] == ["a", "b"]
-    with pytest.raises(AssertionError, match="listed twice"):
-        store.walk("./")
-    assert store.touched("") == ["list_from"]
-
-
-def test_files_of_memory_have_rising_times(memory: MemoryStore) -> None:
-    memory.put("later", b"")
-    a, later = memory.stat_many(["a", "later"])
-    assert a is not None
-    assert later is not None
-    assert a.modified_ms < later.modified_ms
-    memory.set_modified("later", 5)
-    assert memory.stat_many(["later"]) == [FileInfo("later", 0, 5)]

@@ -3,14 +3,10 @@
 from deltactl.log.committers.committer import CommitFacts, Committer
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.committers.settle import settle_commit
-from deltactl.protocol.names import LOG_DIR, commit_name, commit_version
+from deltactl.protocol.names import commit_version
 from deltactl.storage.store import Store
 
 FACTS = CommitFacts("id")
-
-
-def commit_file(version: int) -> str:
-    return f"{LOG_DIR}/{commit_name(version)}"
 
 
 def settle(store: Store, committer: Committer, version: int, content: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Write deletion vectors, which the program only reads."""
+"""Write deletion vectors as other writers do: run-optimised, several in a file."""
 
 import struct
 import zlib
@@ -8,7 +8,6 @@ from typing import Final
 from pyroaring import BitMap64
 
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector
-from deltactl.protocol.z85 import ALPHABET
 
 _FILE_VERSION: Final = b"\x01"
 _PORTABLE_MAGIC: Final = 1681511377
@@ -41,18 +40,3 @@ def unique_id(vector: DeletionVector) -> str:
     """Return the unique id of a vector (PROTOCOL: Derived Fields)."""
     suffix = "" if vector.offset is None else f"@{vector.offset}"
     return f"{vector.storage_type}{vector.path_or_inline_dv}{suffix}"
-
-
-def z85_encode(data: bytes) -> str:
-    """Return 5 characters for each 4 bytes.
-
-    Raises:
-        ValueError: the length is not a multiple of 4.
-    """
-    if len(data) % 4:
-        raise ValueError(f"z85 encodes multiples of 4 bytes, not {len(data)}")
-    chars: list[str] = []
-    for start in range(0, len(data), 4):
-        word = int.from_bytes(data[start : start + 4], "big")
-        chars.extend(ALPHABET[(word // 85**power) % 85] for power in (4, 3, 2, 1, 0))
-    return "".join(chars)

@@ -1,18 +1,14 @@
-"""A store around a store that counts what is asked of it."""
+"""A store around a store that counts what is asked of it, and the bytes that it returns."""
 
 from __future__ import annotations
 
-import io
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from deltactl.storage.store import Store
 from tests.support.forwarding import Call, InterceptingStore
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +23,6 @@ class StorageUsage:
     puts: int = 0
     deletes: int = 0
     bytes_read: int = 0
-    bytes_written: int = 0
 
     def __add__(self, other: StorageUsage) -> StorageUsage:
         """Sum two usages, of the driver's and a worker's store for example."""
@@ -37,7 +32,7 @@ class StorageUsage:
 
 
 class MeteredStore(InterceptingStore):
-    """Counts calls and bytes; safe to share between threads. A failed call counts too."""
+    """Counts calls and bytes read; safe to share between threads. A failed call counts too."""
 
     def __init__(self, inner: Store) -> None:
         """Start from zero."""
@@ -70,16 +65,12 @@ class MeteredStore(InterceptingStore):
         self._count(**asked)
         found = call.do()
         match method:
-            case "put" | "put_if_absent":
-                self._count(bytes_written=len(args[1]))
             case "read":
                 self._count(bytes_read=len(found))
             case "read_ranges":
                 self._count(bytes_read=sum(map(len, found)))
             case "read_tail":
                 self._count(bytes_read=len(found[1]) if found else 0)
-            case "open_output" | "open_replacement":
-                return _MeteredWriter(found, self._count)
         return found
 
     def _count(self, **asked: int) -> None:
@@ -99,38 +90,3 @@ _EACH_NAME: Final = {
     "puts": {"copy_files", "move_many"},
     "stats": {"stat_many", "undelete_many"},
 }
-
-
-class _MeteredWriter(io.BufferedIOBase):
-    """A writer, or a replacement, that tells how many bytes went through."""
-
-    def __init__(self, inner: Any, count: Callable[..., None]) -> None:
-        super().__init__()
-        self._inner = inner
-        self._count = count
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._inner.tell())
-
-    def write(self, buffer: ReadableBuffer, /) -> int:
-        written = int(self._inner.write(buffer))
-        self._count(bytes_written=written)
-        return written
-
-    def flush(self) -> None:
-        if not self._inner.closed:
-            self._inner.flush()
-
-    def close(self) -> None:
-        if not self.closed:
-            try:
-                self._inner.close()
-            finally:
-                super().close()
-
-    def discard(self) -> None:
-        self._inner.discard()
-        super().close()

@@ -503,17 +503,6 @@ class CountingStore(InterceptingStore):
         return sorted(method for method, names in self.names.items() if name in names)
 
 
-class ListOnceStore(CountingStore):
-    """Fails the test when a folder is listed twice."""
-
-    def _intercept(self, call: Call) -> Any:
-        if call.method in ("list_from", "walk"):
-            listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
-            if posixpath.normpath(call.names[0]) in map(posixpath.normpath, listed):
-                raise AssertionError(f"{call.names[0]!r} was listed twice")
-        return super()._intercept(call)
-
-
 def register_scheme(scheme: str, opener: Opener) -> Opener | None:
     """Let ``opener`` serve a scheme from now on; return the one that did before."""
     before = OPENERS.get(scheme)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -56,9 +57,7 @@ def test_the_digest_is_that_of_all_batches_in_order(tmp_path: Path) -> None:
 def test_keys_that_cannot_be_digested_leave_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: KeyDigest, rows: pa.Table) -> None:
-        raise MemoryError
-
+    fail = Mock(side_effect=MemoryError)
     monkeypatch.setattr(KeyDigest, "add", fail)
     with pytest.raises(MemoryError), open_writer(tmp_path) as writer:
         writer.write_adds(make_adds(0, 1))

@@ -76,13 +76,14 @@ def write(
     *,
     int96: bool = False,
     text: bool = True,
+    parsed: pa.DataType = PARSED,
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> TableBuilder:
     """A table that is nothing but a checkpoint with these adds."""
     store = fresh_store()
     named = [Column(name, kind) for name, kind in columns.items()]
     builder = TableBuilder(store, [Column("i", "integer"), *named])
-    members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", PARSED)]
+    members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", parsed)]
     members += [("stats", pa.string())] if text else []
     metadata = {**(builder.state.metadata or {}), "configuration": []}
     metadata["format"] = {"provider": "parquet", "options": []}
@@ -153,6 +154,15 @@ def test_a_text_is_preferred_to_a_struct() -> None:
         ]
     )
     assert [found["numRecords"] for found in stats_of(builder)] == [1, 2]
+
+
+def test_statistics_that_are_counts_alone() -> None:
+    counts = pa.struct([("numRecords", pa.int64())])
+    adds: list[dict[str, Any]] = [
+        {"path": "a", "stats_parsed": {"numRecords": 41}},
+        {"path": "b"},
+    ]
+    assert stats_of(write(adds, text=False, parsed=counts)) == [{"numRecords": 41}, None]
 
 
 def test_values_that_json_has_not() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.store import Store
-from tests.support.stores import CountingStore, fresh_store
+from tests.support.stores import fresh_store
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 
@@ -61,14 +61,6 @@ def test_the_same_events_by_either_reading(
     assert (joined.first, joined.last) == (alone.first, alone.last) == (start, builder.version)
     assert rows_of(joined.events) == rows_of(alone.events)
     assert rows_of(joined.change_files) == rows_of(alone.change_files)
-
-
-def test_no_commit_is_read_twice() -> None:
-    builder = build(1, 6)
-    counting = CountingStore(builder.store)
-    assert scan(counting, 0).events.num_rows
-    commits = [commit_path(version) for version in range(builder.version + 1)]
-    assert sorted(counting.names["read_many"]) == commits
 
 
 def test_a_compacted_file_has_no_events_of_single_commits() -> None:

@@ -30,6 +30,7 @@ def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     ("line", "place"),
     [
         (b'{"add":', "line 2"),
+        (b'{"commitInfo":{}}{"txn":{"appId":"a","version":1}}', "line 2"),
         (b"not json", "line 2"),
         (b"[1]", "line 2"),
         (b'{"add":[]}', "line 2"),
@@ -149,21 +150,6 @@ def test_a_line_longer_than_any_block() -> None:
     long = encode_lines([{"add": {**ADD, "stats": "x" * (9 << 20)}}])
     rows = adds(GOOD, long, GOOD)
     assert [len(row["stats"] or "") for row in rows] == [0, 0, 0, 9 << 20, 0, 0, 0]
-
-
-def test_partition_keys_are_learnt_on_the_way() -> None:
-    schema = json.dumps(
-        {"type": "struct", "fields": [{"name": "p", "type": "string", "nullable": True}]}
-    )
-    metadata = {"schemaString": schema, "partitionColumns": ["p"], "id": "x"}
-    value = {**ADD, "partitionValues": {"p": "v"}}
-    rows = adds(
-        encode_lines([{"metaData": metadata}, {"add": value}]), encode_lines([{"add": value}])
-    )
-    assert [dict(row["partition_values"]) for row in rows] == [{"p": "v"}] * 2
-    assert dict(adds(encode_lines([{"add": value}]), keys=("p",))[0]["partition_values"]) == {
-        "p": "v"
-    }
 
 
 def test_values_are_kept_where_no_schema_has_the_physical_name() -> None:

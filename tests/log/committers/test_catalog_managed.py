@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,10 +87,7 @@ def test_a_catalog_that_never_answers_leaves_the_outcome_unknown() -> None:
     scene = Scene()
     committer = scene.committer()
     committer.load()
-
-    def answer(now: str, request: str) -> None:
-        raise StorageError("no answer")
-
+    answer = Mock(side_effect=StorageError("no answer"))
     scene.catalog.answer = answer
     with pytest.raises(CommitOutcomeUnknownError):
         scene.commit("a", committer=committer)

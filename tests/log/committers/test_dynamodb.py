@@ -3,6 +3,8 @@
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -97,13 +99,12 @@ def test_a_commit_and_what_it_leaves(inner: Store, entries: MemoryEntries) -> No
 @pytest.mark.parametrize("action", ["crash", "error", "lie"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_fault_at_every_entry_call(
-    action: str, when: str, inner: Store, entries: MemoryEntries
+    action: Any, when: Any, inner: Store, entries: MemoryEntries
 ) -> None:
     put(DynamoDb(inner, entries, SystemClock()), 0, "first")
     for at in itertools.count(1):
         version = len(log_of(inner))
-        fault = Fault(at, action, when)  # type: ignore[arg-type]
-        faulty = FaultyEntries(entries, fault)
+        faulty = FaultyEntries(entries, Fault(at, action, when))
         _try_and_check(DynamoDb(inner, faulty, SystemClock()), inner, entries, version)
         if faulty.calls < at:
             return
@@ -111,15 +112,14 @@ def test_a_fault_at_every_entry_call(
 
 @pytest.mark.parametrize("action", ["crash", "error"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_fault_at_every_store_call(action: str, when: str, entries: MemoryEntries) -> None:
+def test_a_fault_at_every_store_call(action: Any, when: Any, entries: MemoryEntries) -> None:
     inner = empty_store()
     put(DynamoDb(inner, entries, SystemClock()), 0, "first")
     for at in itertools.count(1):
         version = len(log_of(inner))
-        fault = Fault(at, action, when)  # type: ignore[arg-type]
-        faulty = FaultyStore(inner, fault)
+        faulty = FaultyStore(inner, Fault(at, action, when))
         _try_and_check(DynamoDb(faulty, entries, SystemClock()), inner, entries, version)
-        if not (len(faulty.calls) >= fault.at):
+        if len(faulty.calls) < at:
             return
 
 
@@ -256,14 +256,9 @@ def test_a_writer_that_replaces_entries_is_found_out(entries: MemoryEntries) -> 
 def test_a_commit_that_is_decided_is_never_called_refused(entries: MemoryEntries) -> None:
     """The entry is ours, but the commit file may not be put: others will finish it."""
     inner = empty_store()
-
-    class Denying(ForwardingStore):
-        def put_if_absent(self, name: str, data: bytes) -> None:
-            raise AccessDeniedError("not this name")
-
-    store = DynamoDb(Denying(inner), entries, SystemClock())
-    with pytest.raises(CommitOutcomeUnknownError):
-        put(store, 0, "ours")
+    denied = patch.object(inner, "put_if_absent", side_effect=AccessDeniedError("not this name"))
+    with denied, pytest.raises(CommitOutcomeUnknownError):
+        put(DynamoDb(inner, entries, SystemClock()), 0, "ours")
     after = DynamoDb(inner, entries, SystemClock())
     assert log_of(after) == [name_of(0)]
     assert after._store.read(name_of(0)) == commit("ours")
@@ -271,13 +266,9 @@ def test_a_commit_that_is_decided_is_never_called_refused(entries: MemoryEntries
 
 def test_a_commit_that_may_not_be_decided_is_refused(entries: MemoryEntries) -> None:
     inner = empty_store()
-
-    class Denying(MemoryEntries):
-        def create(self, table_path: str, entry: CommitEntry) -> bool:
-            raise AccessDeniedError("no PutItem")
-
-    with pytest.raises(AccessDeniedError):
-        put(DynamoDb(inner, Denying(), SystemClock()), 0, "ours")
+    denied = patch.object(entries, "create", side_effect=AccessDeniedError("no PutItem"))
+    with denied, pytest.raises(AccessDeniedError):
+        put(DynamoDb(inner, entries, SystemClock()), 0, "ours")
     assert log_of(inner) == []
 
 

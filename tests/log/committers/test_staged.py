@@ -1,8 +1,6 @@
 """Every command works on a table whose newest commits only its committer knows."""
 
-import itertools
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -36,7 +34,7 @@ from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.open import open_store
 from tests.support.clock import FixedClock
 from tests.support.commits import settle
-from tests.support.staged_committer import Answer, StagedCommitter
+from tests.support.staged_committer import StagedCommitter
 from tests.support.stores import fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -44,15 +42,13 @@ from tests.support.table_builder import Column, TableBuilder, commit_path
 class Scene:
     """A table of three published versions, with a committer that stages the next ones."""
 
-    def __init__(
-        self, *, keep: int = 10, answer: Answer | None = None, features: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, *, keep: int = 10, features: Sequence[str] = ()) -> None:
         self.store = fresh_store()
         self.builder = TableBuilder(self.store, [Column("id")], features=features)
         for number in range(3):
             self.builder.append([{"id": number}])
         self.published = self.builder.version
-        self.committer = StagedCommitter(self.store, self.published, keep=keep, answer=answer)
+        self.committer = StagedCommitter(self.store, self.published, keep=keep)
         self.context = RunContext(
             warn=pytest.fail,
             engine=LocalEngine(workers=1),
@@ -216,49 +212,6 @@ def test_only_some_commits_are_staged() -> None:
     assert scene.log().published_version == scene.published + 3
     assert "_staged_commits" in listing.commits[scene.published + 5].name
     assert scene.ids() == [0]
-
-
-def test_racing_writers_win_each_version_once() -> None:
-    scene = Scene(keep=3)
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(_commit_some(scene), range(4)))
-    versions = sorted(version for part in found for version in part)
-    assert versions == list(range(scene.published + 1, scene.published + 1 + len(versions)))
-    assert scene.log().snapshot().version == versions[-1]
-
-
-def _commit_some(scene: Scene) -> Callable[[int], list[int]]:
-    def run(number: int) -> list[int]:
-        found: list[int] = []
-        for step in range(4):
-            found += scene.vacuum(f"left-{number}-{step}.parquet")
-        return found
-
-    return run
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_unknown_answer_is_settled_by_reading(when: str) -> None:
-    calls = itertools.count()
-
-    def answer(now: str) -> None:
-        if now == when and next(calls) == 0:
-            raise StorageError("no answer")
-
-    scene = Scene(answer=answer)
-    version = scene.optimize()
-    assert version == scene.published + 1
-    assert scene.ids() == [0, 1, 2]
-
-
-def test_what_is_never_answered_stays_unknown() -> None:
-    def answer(now: str) -> None:
-        if now == "before":
-            raise StorageError("no answer")
-
-    scene = Scene(answer=answer)
-    with pytest.raises(CommitOutcomeUnknownError):
-        scene.optimize()
 
 
 def test_a_commit_tells_its_facts() -> None:

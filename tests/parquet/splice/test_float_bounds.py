@@ -9,17 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.parquet.splice import float_bounds
 from deltactl.table import Table
-from tests.parquet.splice.files import make_delta_table, optimize
+from tests.parquet.splice.files import WRITERS, make_delta_table, optimize
 
 _NAN: Final = math.nan
 _INF: Final = math.inf
@@ -47,18 +45,12 @@ def _pyarrow_indexed(path: Path, rows: pa.Table) -> None:
     pq.write_table(rows, path, row_group_size=3, write_page_index=True, use_dictionary=False)
 
 
-def _duckdb(path: Path, rows: pa.Table) -> None:
-    duckdb.from_arrow(rows).write_parquet(str(path))
-
-
-def _delta_rs(path: Path, rows: pa.Table) -> None:
-    folder = path.parent / f"{path.stem}-delta"
-    write_deltalake(folder, rows)
-    (written,) = folder.glob("*.parquet")
-    written.rename(path)
-
-
-_WRITERS: Final = {f.__name__: f for f in (_pyarrow, _pyarrow_indexed, _duckdb, _delta_rs)}
+_WRITERS: Final = {
+    "pyarrow": _pyarrow,
+    "pyarrow with indexes": _pyarrow_indexed,
+    "DuckDB": WRITERS["DuckDB"],
+    "delta-rs": WRITERS["delta-rs"],
+}
 
 
 def _stats(rows: pa.Table, form: str) -> str | None:
@@ -233,7 +225,7 @@ def test_a_rule_that_does_not_look_for_nan_loses_rows(
 
     monkeypatch.setattr(float_bounds, "_may_have_nan", lambda source, chunk: False)
     rows = _rows([1.5, _NAN])
-    inputs = [("_pyarrow", rows, None)] * 2
+    inputs = [("pyarrow", rows, None)] * 2
     output = _optimized(tmp_path, inputs)
     lost = _find_lost([(rows, stats) for _, rows, stats in inputs], output)
     assert (("x",), ">", 2.0) in lost

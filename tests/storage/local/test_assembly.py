@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,9 +34,7 @@ _WANTED = b"head" + CONTENT[10:2_500_010] + b"tail"
 
 
 def test_the_kernel_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(descriptor: int, length: int, offset: int) -> bytes:
-        raise AssertionError("nothing needs to be read")
-
+    read = Mock(side_effect=AssertionError("nothing needs to be read"))
     monkeypatch.setattr(os, "pread", read)
     assert _copy(tmp_path) == _WANTED
 
@@ -61,9 +60,7 @@ def test_bytes_are_read_and_written_where_the_kernel_cannot_copy(
 def test_a_full_disk_is_an_error_and_not_a_reason_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*arguments: int) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    refuse = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr(os, "copy_file_range", refuse)
     with pytest.raises(StorageError, match="source"):
         _copy(tmp_path)

@@ -142,10 +142,6 @@ def commit(txn_id: str) -> bytes:
     return json.dumps({"commitInfo": {"txnId": txn_id, "operation": "TEST"}}).encode() + b"\n"
 
 
-def never_sleep(_: float) -> None:
-    pass
-
-
 LANDED = [Cut(after=True), Answer(503, after=True), Late(1.5), SendTwice(), HalfBody()]
 NOT_LANDED = [Cut(after=False), Answer(503, after=False)]
 

@@ -1,8 +1,6 @@
 """What is S3's own, against real servers."""
 
 import json
-import uuid
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +19,7 @@ from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects import s3 as s3_service
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
-from deltactl.storage.store import Store
+from tests.storage.objects.test_old_versions import open_versioned
 from tests.support.clock import await_next_second
 from tests.support.object_servers import ObjectServer, delta_rs_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
@@ -30,11 +28,6 @@ pytestmark = [
     *UNCLOSED_SESSIONS,
     pytest.mark.parametrize("server", choose_servers("minio", explored=["moto"]), indirect=True),
 ]
-
-
-def file_system(store: Store) -> Any:
-    assert isinstance(store, ObjectStore)
-    return store._service.file_system
 
 
 def test_a_listing_begins_at_a_key_and_comes_in_pages(
@@ -58,13 +51,7 @@ def test_a_listing_begins_at_a_key_and_comes_in_pages(
 
 
 def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> None:
-    bucket = f"versions-{uuid.uuid4().hex[:8]}"
-    store = open_store(f"s3://{bucket}/table", server.options)
-    service = file_system(store)
-    service.call_s3("create_bucket", Bucket=bucket)
-    service.call_s3(
-        "put_bucket_versioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
-    )
+    store, _ = open_versioned(server)
     options = delta_rs_options(server.endpoint)
     write_deltalake(store.uri, pa.table({"id": [1]}), storage_options=options)
     write_deltalake(store.uri, pa.table({"id": [2]}), mode="overwrite", storage_options=options)
@@ -84,7 +71,7 @@ def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> N
     assert table.scan(version=0).read_all()["id"].to_pylist() == [1]
     # Deleted twice over: two markers lie on the content.
     for _ in range(2):
-        service.call_s3("delete_object", Bucket=bucket, Key=f"table/{path}")
+        assert store.delete_many([path]) == {}
     assert store.versions is not None
     assert store.versions.undelete_many([path]) == {}
     assert store.read(path) == content

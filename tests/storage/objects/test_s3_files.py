@@ -21,7 +21,6 @@ from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_server
 
 pytestmark = UNCLOSED_SESSIONS
 ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
-MIB = 1 << 20
 
 
 def files(**options: str) -> Any:

@@ -1,4 +1,4 @@
-"""Tables that break a rule of Iceberg compatibility themselves are refused by name."""
+"""Tables that break a rule of Iceberg, or have void where files cannot, are not rewritten."""
 
 import re
 
@@ -9,10 +9,22 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.iceberg import ROW_TRACKING_IDS
 from tests.support.stores import fresh_store
-from tests.support.table_builder import Column, TableBuilder, array_of
+from tests.support.table_builder import Column, TableBuilder, array_of, map_of, struct_of
 
 _IDS = "delta.columnMapping.nested.ids"
 _LIST = array_of("long")
+_VOIDS = struct_of(Column("a", "void"), Column("b", "void"))
+
+
+def ensure_judged(builder: TableBuilder, allowed: Operation, problem: str | None) -> None:
+    """An operation is allowed, and a rewrite only if there is no problem."""
+    snapshot = DeltaLog(builder.store, print).snapshot()
+    ensure_supported(snapshot.protocol, snapshot.metadata, allowed)
+    if problem is None:
+        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
+        return
+    with pytest.raises(UnsupportedFeatureError, match=re.escape(problem)):
+        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +46,7 @@ _LIST = array_of("long")
         (2, "none", Column("x"), ["icebergWriterCompatV1"], "without column mapping"),
     ],
 )  # fmt: skip
-def test_rules(
+def test_rules_of_iceberg_compatibility(
     version: int, mapping: str, column: Column, features: list[str], problem: str | None
 ) -> None:
     features = [*features, f"icebergCompatV{version}"]
@@ -45,10 +57,20 @@ def test_rules(
         features=features,
         properties={f"delta.enable{it[0].upper()}{it[1:]}": "true" for it in features},
     )
-    snapshot = DeltaLog(builder.store, print).snapshot()
-    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
-    if problem is None:
-        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
-        return
-    with pytest.raises(UnsupportedFeatureError, match=re.escape(problem)):
-        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
+    ensure_judged(builder, Operation.VACUUM, problem)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ([Column("v", "void")], "void columns alone"),
+        ([Column("id"), Column("v", array_of("void"))], "void in an array of column 'v'"),
+        ([Column("id"), Column("v", map_of("string", "void"))], "void in a map of column 'v'"),
+        ([Column("id"), Column("v", array_of(_VOIDS))], "a struct of void fields alone"),
+        ([Column("id"), Column("v", "void")], None),
+        ([Column("id"), Column("v", struct_of(Column("a", "void"), Column("b")))], None),
+    ],
+)  # fmt: skip
+def test_void(columns: list[Column], problem: str | None) -> None:
+    """Files cannot have void in arrays, maps and structs alone."""
+    ensure_judged(TableBuilder(fresh_store(), columns), Operation.CHECKPOINT, problem)
