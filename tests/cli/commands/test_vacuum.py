@@ -481,6 +481,8 @@ def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
     assert states() == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
     page = cli("describe-history", "events", "--restorable").out
     assert "partly gone: 2/4" in page
+    one = cli("describe-history", "events", "--restorable", "--version", "1").out
+    assert "restorable partly gone: 2/4" in " ".join(one.split())
     assert cli("describe-history", "events", "--restorable", "--at", "1h").code == 2
 
 
