@@ -172,8 +172,8 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
     )
 
 
-def describe_undo(report: UndoReport) -> Iterator[Section]:
-    """Return the files that were restored, and those that cannot be."""
+def describe_undo(report: UndoReport, table: str) -> Iterator[Section]:
+    """Return the files that were restored, those that cannot be, and those of other runs."""
     from deltactl.operations.vacuum.undo import REMOVED_AGAIN
 
     verb = "Would restore" if report.dry_run else "Restored"
@@ -192,6 +192,16 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
         )
     else:
         yield from list_files(title, lost.items())
+    yield Section(
+        facts=[
+            (
+                f"run {run_id}",
+                f"still has {format_count(count, 'file')} in quarantine: "
+                + typed_command(["vacuum", table, "--undo", run_id]),
+            )
+            for run_id, count in report.quarantined.items()
+        ]
+    )
 
 
 def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Section]:

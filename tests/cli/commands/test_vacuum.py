@@ -140,6 +140,22 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
 
 
+def test_an_undo_shows_the_files_that_other_runs_have_in_quarantine(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    runs = []
+    for _ in range(2):
+        ran = cli("vacuum", "events", "--yes", "--quarantine", "--max-files", "1")
+        runs += re.findall(r"--undo (\S+)", ran.out)
+    shown = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json").out
+    other = {"run_id": runs[0], "files": 1}
+    assert json.loads(shown)["result"]["quarantined"] == [other]
+    page = " ".join(cli("vacuum", "events", "--undo", "last").out.split())
+    assert f"run {runs[0]} still has 1 file in quarantine" in page
+    assert f"deltactl vacuum events --undo {runs[0]}" in page
+    assert "still has" not in cli("vacuum", "events", "--undo", "last").out
+
+
 def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: TableBuilder) -> None:
     _, lost, *_ = (action["add"] for action in table.commits[1] if "add" in action)
     ran = cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
