@@ -216,8 +216,11 @@ def describe_purge(report: PurgeReport) -> Iterator[Section]:
     """Return the quarantined files that were deleted, and the runs that are still kept."""
     verb = "Would delete" if report.dry_run else "Deleted"
     files = format_count(report.files, "quarantined file")
+    until_ms = min((at for _, at in report.waiting), default=None)
+    runs = format_count(len(report.waiting), "run is kept", "runs are kept")
+    waiting = "" if until_ms is None else f"; {runs}, at least until {format_timestamp(until_ms)}"
     yield Section(
-        (Tone.GOOD(f"{verb} {files}"), f" ({format_size(report.bytes)})"),
+        (Tone.GOOD(f"{verb} {files}"), f" ({format_size(report.bytes)}){waiting}"),
         facts=[("run", run_id) for run_id in report.runs]
         + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting]
         + [

@@ -156,6 +156,20 @@ def test_an_undo_shows_the_files_that_other_runs_have_in_quarantine(
     assert "still has" not in cli("vacuum", "events", "--undo", "last").out
 
 
+def test_an_undo_and_a_purge_without_work_change_nothing(cli: RunCli, table: TableBuilder) -> None:
+    cli("vacuum", "events", "--yes", "--quarantine")
+    purge = ("vacuum", "events", "--purge-quarantine")
+    page = cli(*purge, "--dry-run").out
+    assert page.startswith(
+        "Would delete 0 quarantined files (0 B); 1 run is kept, at least until\n"
+    )
+    assert "To do it" not in page
+    undo = ("vacuum", "events", "--undo", "last")
+    cli(*undo)
+    for words in ((*undo, "--dry-run"), undo, (*purge, "--yes")):
+        assert json.loads(cli(*words, "-o", "json").out)["status"] == "unchanged"
+
+
 def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: TableBuilder) -> None:
     _, lost, *_ = (action["add"] for action in table.commits[1] if "add" in action)
     ran = cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
