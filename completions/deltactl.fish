@@ -162,7 +162,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l force-retention 
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine -d 'Move files to _deltactl/quarantine/ instead of deleting them'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine-for -r -d 'With --quarantine: keep the files in quarantine for at least this time'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l yes -d 'Do not ask for confirmation'
-complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Undo an earlier vacuum: restore the removed files from the quarantine or from old object versions. RUN is the id of the vacuum. For the latest vacuum, give --undo last'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Undo an earlier vacuum: restore the removed files from the quarantine or from old object versions. RUN is the id of the vacuum. For the newest vacuum with files to restore, give --undo last'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l purge-quarantine -d 'Delete the files whose time in quarantine (--quarantine-for) has ended'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l forget-clone -r -a '(__fish_complete_directories)' -d 'Delete the record of this shallow clone. After that, vacuums do not keep the files that the clone uses'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l include-unknown -d 'Also remove all files that are in no action of the log. Without this option, only a vacuum that asks on a terminal removes such files, and only if a Delta writer gave them their names and the table was not converted'

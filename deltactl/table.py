@@ -413,7 +413,7 @@ class Table:
         vacuums keep them until the retention has passed again.
 
         Args:
-            run_id: the id of the vacuum in its report; ``last``: the newest vacuum.
+            run_id: the id of the vacuum in its report; ``last``: the newest with files to restore.
             dry_run: return the files that can be restored; write nothing.
 
         Raises:

@@ -24,10 +24,13 @@ def find_vacuum_commits(log: DeltaLog, after: int) -> tuple[int, ...]:
     return tuple(version for version, operation, _ in found if operation == _END)
 
 
-def find_open_vacuums(log: DeltaLog) -> tuple[int, ...]:
-    """Return the recent versions with a VACUUM START that has no VACUUM END.
+def find_open_vacuums(log: DeltaLog) -> dict[int, str | None]:
+    """Return the runs of recent vacuums that have no VACUUM END, by the version of their START.
 
     An END with the id of a run belongs to that run; another one to the first that began.
+
+    Nothing else shows that a vacuum has ended. A killed one has no END, but another run can also
+    take its lease while it is suspended, and an undo can record that it was undone while it runs.
     """
     latest = log.latest_version if log.exists else 0
     unfinished: list[tuple[int, str | None]] = []
@@ -36,7 +39,7 @@ def find_open_vacuums(log: DeltaLog) -> tuple[int, ...]:
             unfinished.append((version, run))
         elif same := [it for it in unfinished if it[1] == run]:
             unfinished.remove(same[0])
-    return tuple(version for version, _ in unfinished)
+    return dict(unfinished)
 
 
 def describe_start(log: DeltaLog, version: int) -> str:

@@ -43,7 +43,8 @@ class VacuumFlags:
     undo: str | None = selection_option(
         None,
         "Undo an earlier vacuum: restore the removed files from the quarantine or from old object "
-        "versions. RUN is the id of the vacuum. For the latest vacuum, give --undo last",
+        "versions. RUN is the id of the vacuum. For the newest vacuum with files to restore, give "
+        "--undo last",
         metavar="RUN",
         alone_with=("check", "dry_run"),
         is_basic=True,

@@ -53,7 +53,11 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
             hint = f"Remove the link in {path!r}, not the file to which it leads, and rerun."
         error = FileMissingError(said, hint=hint)
     session.present(
-        lambda: describe_undo(report), error=error, dry_run=dry_run, result=report.to_dict()
+        lambda: describe_undo(report, table),
+        error=error,
+        dry_run=dry_run,
+        result=report.to_dict(),
+        is_idle=not report.restored,
     )
 
 
@@ -120,7 +124,11 @@ def purge_quarantined(
             f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
         )
     session.present(
-        lambda: describe_purge(report), error=error, dry_run=dry_run, result=report.to_dict()
+        lambda: describe_purge(report),
+        error=error,
+        dry_run=dry_run,
+        result=report.to_dict(),
+        is_idle=not report.runs,
     )
 
 

@@ -60,7 +60,8 @@ def describe_history(
         yield Section("no commits match")
     elif is_one and len(report.rows) == 1:
         (row,) = report.rows
-        yield from describe_commit(row, now_ms, report.changes.get(row["version"]))
+        change = report.changes.get(row["version"])
+        yield from describe_commit(row, now_ms, change, report.restorable)
         yield from _describe_problems([row])
     else:
         yield from describe_commits(report.rows, report.changes, now_ms, report.restorable)
@@ -99,7 +100,7 @@ def describe_commits(
             _list_parameters(row),
             _who(row),
             *_list_changes(changes.get(row["version"])),
-            "" if restorable is None else _count_left(row, restorable.get(row["version"])),
+            _count_left(row, restorable),
         )
         for row in rows
     ]
@@ -107,8 +108,13 @@ def describe_commits(
     yield from _describe_problems(rows)
 
 
-def describe_commit(row: Row, now_ms: int, change: Change | None = None) -> Iterator[Section]:
-    """Return all that a commit says about itself."""
+def describe_commit(
+    row: Row,
+    now_ms: int,
+    change: Change | None = None,
+    restorable: Mapping[int, Restorable] | None = None,
+) -> Iterator[Section]:
+    """Return all that a commit says about itself, and what exists of its version."""
     when, shown = row["timestamp"], zip(_CHANGES, _list_changes(change), strict=True)
     values = {name: row.get(name) for name in COLUMNS if name not in _SHOWN_FIRST}
     yield Section(
@@ -117,6 +123,7 @@ def describe_commit(row: Row, now_ms: int, change: Change | None = None) -> Iter
             ("committed", None if when is None else format_instant(when, now_ms)),
             ("operation", _name_operation(row)),
             *((column.header, column.show(it).text) for column, it in shown),
+            ("restorable", _count_left(row, restorable)),
             *((k, str(v)) for k, v in values.items() if v is not None and not isinstance(v, dict)),
         ]
     )
@@ -126,9 +133,11 @@ def describe_commit(row: Row, now_ms: int, change: Change | None = None) -> Iter
             yield Section(Tone.STRONG(name), facts=members)
 
 
-def _count_left(row: Row, left: Restorable | None) -> Cell:
-    """Return how many files of a version exist."""
-    if left is None:
+def _count_left(row: Row, restorable: Mapping[int, Restorable] | None) -> Cell:
+    """Return how many files of a version exist; nothing if that was not asked."""
+    if restorable is None:
+        return ""
+    if (left := restorable.get(row["version"])) is None:
         return "" if row["timestamp"] is None else Tone.CAUTION("?")
     if left.num_gone:
         share = f": {left.num_gone:,}/{left.num_files:,}" if left.state == "partly gone" else ""

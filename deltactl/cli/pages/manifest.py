@@ -21,7 +21,7 @@ def describe_manifests(report: ManifestReport) -> Iterator[Section]:
     if report.ddl:
         yield from (Section(code=statement) for statement in report.ddl)
     elif plan.is_empty:
-        manifests = format_count(unchanged, "manifest")
+        manifests = format_count(unchanged, "manifest") if plan.partitions else "nothing to compare"
         said = f": {manifests} of version {plan.version} under {report.root}"
         yield Section((Tone.GOOD("Up to date"), said))
     elif report.dry_run:

@@ -172,8 +172,8 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
     )
 
 
-def describe_undo(report: UndoReport) -> Iterator[Section]:
-    """Return the files that were restored, and those that cannot be."""
+def describe_undo(report: UndoReport, table: str) -> Iterator[Section]:
+    """Return the files that were restored, those that cannot be, and those of other runs."""
     from deltactl.operations.vacuum.undo import REMOVED_AGAIN
 
     verb = "Would restore" if report.dry_run else "Restored"
@@ -192,6 +192,16 @@ def describe_undo(report: UndoReport) -> Iterator[Section]:
         )
     else:
         yield from list_files(title, lost.items())
+    yield Section(
+        facts=[
+            (
+                f"run {run_id}",
+                f"still has {format_count(count, 'file')} in quarantine: "
+                + typed_command(["vacuum", table, "--undo", run_id]),
+            )
+            for run_id, count in report.quarantined.items()
+        ]
+    )
 
 
 def describe_forgotten_clone(note: CloneNote, *, dry_run: bool) -> Iterator[Section]:
@@ -206,8 +216,11 @@ def describe_purge(report: PurgeReport) -> Iterator[Section]:
     """Return the quarantined files that were deleted, and the runs that are still kept."""
     verb = "Would delete" if report.dry_run else "Deleted"
     files = format_count(report.files, "quarantined file")
+    until_ms = min((at for _, at in report.waiting), default=None)
+    runs = format_count(len(report.waiting), "run is kept", "runs are kept")
+    waiting = "" if until_ms is None else f"; {runs}, at least until {format_timestamp(until_ms)}"
     yield Section(
-        (Tone.GOOD(f"{verb} {files}"), f" ({format_size(report.bytes)})"),
+        (Tone.GOOD(f"{verb} {files}"), f" ({format_size(report.bytes)}){waiting}"),
         facts=[("run", run_id) for run_id in report.runs]
         + [("kept", f"{run_id} until {format_timestamp(at)}") for run_id, at in report.waiting]
         + [

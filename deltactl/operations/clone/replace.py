@@ -64,7 +64,7 @@ def replace_clone(
         snapshot, target, plan, context, leave=options.note, version=current.version + 1
     ) as notes:
         if options.note:
-            ensure_no_vacuum(source_log, plan)
+            ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(source_log, snapshot, plan, context)
         files.listed()

@@ -228,7 +228,7 @@ def _make_shallow(
     plan, target = report.plan, target_log.store
     with with_clone_note(snapshot, target, plan, context, leave=options.note) as notes:
         if options.note:
-            ensure_no_vacuum(source_log, plan)
+            ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(source_log, snapshot, plan, context)
         files.listed()

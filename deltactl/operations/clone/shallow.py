@@ -20,6 +20,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import CloneNote, drop_note, earlier_notes, write_note
+from deltactl.operations.leases import list_leases
 from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
@@ -73,7 +74,7 @@ def ensure_present(
         raise explain_missing(snapshot.store, named, context.warn)
 
 
-def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:
+def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> None:
     """Refuse to refer to files that a vacuum may be removing, if it did not read the note.
 
     A vacuum reads the notes after its START commit. If its START is not in the log now, the vacuum
@@ -81,21 +82,32 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan) -> None:
     Between START and END, it keeps the files that were live just before START or were added later.
 
     Raises:
-        ConflictError: a vacuum began after the version of the clone, and did not end.
+        ConflictError: vacuums began after the version of the clone, and hold leases.
+        SafetyError: one of them holds no lease; it was perhaps killed, and will never end.
     """
 
-    def look() -> list[str]:
-        found = find_open_vacuums(source)
-        return [describe_start(source, it) for it in found if it > plan.version + 1]
+    def look() -> list[tuple[str, str | None]]:
+        found = find_open_vacuums(source).items()
+        return [(describe_start(source, it), run) for it, run in found if it > plan.version + 1]
 
     unfinished = source.retry_after_cleanup(look)
-    if unfinished:
+    if not unfinished:
+        return
+    running = {it.run_id for it in list_leases(source.store, context.clock.now_ms())}
+    lost = [start for start, run in unfinished if run not in running]
+    rerun, otherwise = "Rerun when the vacuum has ended.", option("deep", True)
+    may_remove = f"It may be removing files of version {plan.version}, so no table was created"
+    if not lost:
         raise ConflictError(
-            f"the vacuum that began in {unfinished[-1]} has not ended (no VACUUM END commit). It "
-            f"may be removing files of version {plan.version}, so no table was created",
-            hint="Rerun when the vacuum has ended. If the vacuum was killed, clone the latest "
-            f"version, or use {option('deep', True)} instead of {option('deep', False)}.",
+            f"the vacuum that began in {unfinished[-1][0]} has not ended. {may_remove}",
+            hint=f"{rerun} Or use {otherwise}.",
         )
+    raise SafetyError(
+        f"the vacuum that began in {lost[-1]} has not ended, or was killed (no VACUUM END commit). "
+        f"{may_remove}",
+        hint=f"If it is running: {rerun[0].lower()}{rerun[1:]} If it was killed, no rerun "
+        f"succeeds: clone the latest version, or use {otherwise}.",
+    )
 
 
 @contextmanager

@@ -168,9 +168,9 @@ def _warn_of_vacuums(
         return ()
     for vacuum in unfinished:
         context.warn(
-            f"the vacuum that began in {vacuum} has not ended (no VACUUM END commit). It may "
-            "remove files that this run restores, so deltactl checks these files again after "
-            "the commit"
+            f"the vacuum that began in {vacuum} has not ended, or was killed (no VACUUM END "
+            "commit). It may remove files that this run restores, so deltactl checks these files "
+            "again after the commit"
         )
     if ends:
         retention = format_duration(current.properties.deleted_file_retention_ms)

@@ -199,7 +199,7 @@ def _list_ids(store: Store) -> str:
     more = f" and {len(runs) - _SHOWN:,} older in {RUNS_DIR}" if len(runs) > _SHOWN else ""
     if not runs:
         return f"No run in {RUNS_DIR} removed files: there is nothing to undo."
-    return f"Give 'last' for the newest run, or one of these: {shown}{more}."
+    return f"Give 'last' for the newest run with files to restore, or one of these: {shown}{more}."
 
 
 def list_runs(store: Store) -> list[RunRecord]:

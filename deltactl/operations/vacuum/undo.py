@@ -27,9 +27,9 @@ from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_la
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
-    RunRecord,
     find_linked,
     list_quarantine,
+    list_quarantines,
     list_removals,
     move_back,
     quarantine_name,
@@ -62,6 +62,7 @@ class UndoReport(ShortRepr):
     """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others.
 
     ``num_in_place`` files of the run were at their place before, or have a copy there.
+    ``quarantined`` has the numbers of the files that other runs still have in quarantine, by run.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class UndoReport(ShortRepr):
     restored: tuple[str, ...]
     impossible: dict[str, str] = field(default_factory=dict)
     num_in_place: int = 0
+    quarantined: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -78,11 +80,12 @@ class UndoReport(ShortRepr):
             "restored": list(self.restored),
             "files_in_place": self.num_in_place,
             "impossible": [{"path": p, "reason": r} for p, r in self.impossible.items()],
+            "quarantined": [{"run_id": r, "files": n} for r, n in self.quarantined.items()],
         }
 
 
 def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
-    """Restore the files that a run removed; ``last`` is the newest run that removed any.
+    """Restore the files that a run removed; ``last`` is the newest run with files to restore.
 
     Files come from the quarantine (also if the journal of the run is damaged), or from object
     versions kept by the store. An existing file is never replaced. The log is not changed. Later
@@ -95,6 +98,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     run_id = _find_last(store) if run_id == "last" else run_id
     record, files = read_run(store, run_id)
     plan, moved = plan_undo(store, run_id, files, compares=True)
+    plan = replace(plan, quarantined=_count_quarantined(store, except_run=run_id))
     if dry_run:
         return plan
     in_quarantine = set(moved)
@@ -174,15 +178,24 @@ def _find_last(store: Store) -> str:
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
             hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
         )
-    return next((it for it, run in runs.items() if not _has_all_files(store, run)), [*runs][0])
+    undone = None
+    for run_id, run in runs.items():
+        plan, _ = plan_undo(store, run_id, read_run(store, run_id)[1])
+        if plan.restored or (plan.impossible and undone is None):
+            return run_id
+        if plan.impossible:  # nothing to restore, and not the newest
+            break
+        # A run that did not end and has all files stopped before its first one.
+        if undone is None and (run is None or run.status != "started"):
+            undone = run_id
+    return undone or next(iter(runs))
 
 
-def _has_all_files(store: Store, run: RunRecord | None) -> bool:
-    """Return whether a run that did not end removed nothing: it stopped before its first file."""
-    if run is None or run.status != "started":
-        return False
-    _, files = read_run(store, run.run_id)
-    return plan_undo(store, run.run_id, files)[0].num_in_place == len(files)
+def _count_quarantined(store: Store, *, except_run: str) -> dict[str, int]:
+    """Return how many files the other runs have in quarantine, oldest first."""
+    runs = (it for it in list_quarantines(store) if it != except_run)
+    counts = {run_id: len(list_quarantine(store, run_id)) for run_id in runs}
+    return {run_id: count for run_id, count in counts.items() if count}
 
 
 def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> list[pa.ChunkedArray]:

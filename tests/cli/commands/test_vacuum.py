@@ -140,6 +140,36 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
 
 
+def test_an_undo_shows_the_files_that_other_runs_have_in_quarantine(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    runs = []
+    for _ in range(2):
+        ran = cli("vacuum", "events", "--yes", "--quarantine", "--max-files", "1")
+        runs += re.findall(r"--undo (\S+)", ran.out)
+    shown = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json").out
+    other = {"run_id": runs[0], "files": 1}
+    assert json.loads(shown)["result"]["quarantined"] == [other]
+    page = " ".join(cli("vacuum", "events", "--undo", "last").out.split())
+    assert f"run {runs[0]} still has 1 file in quarantine" in page
+    assert f"deltactl vacuum events --undo {runs[0]}" in page
+    assert "still has" not in cli("vacuum", "events", "--undo", "last").out
+
+
+def test_an_undo_and_a_purge_without_work_change_nothing(cli: RunCli, table: TableBuilder) -> None:
+    cli("vacuum", "events", "--yes", "--quarantine")
+    purge = ("vacuum", "events", "--purge-quarantine")
+    page = cli(*purge, "--dry-run").out
+    assert page.startswith(
+        "Would delete 0 quarantined files (0 B); 1 run is kept, at least until\n"
+    )
+    assert "To do it" not in page
+    undo = ("vacuum", "events", "--undo", "last")
+    cli(*undo)
+    for words in ((*undo, "--dry-run"), undo, (*purge, "--yes")):
+        assert json.loads(cli(*words, "-o", "json").out)["status"] == "unchanged"
+
+
 def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: TableBuilder) -> None:
     _, lost, *_ = (action["add"] for action in table.commits[1] if "add" in action)
     ran = cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
@@ -463,6 +493,8 @@ def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
     assert states == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
     page = cli("describe-history", "events", "--restorable").out
     assert "partly gone: 2/4" in page
+    one = cli("describe-history", "events", "--restorable", "--version", "1").out
+    assert "restorable partly gone: 2/4" in " ".join(one.split())
     assert cli("describe-history", "events", "--restorable", "--at", "1h").code == 2
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -639,14 +640,30 @@ def test_an_old_version_that_a_vacuum_at_work_may_be_removing(ended: bool) -> No
         clone(builder.store, fresh_store(), deep=False, version=1)
         return
     target = fresh_store()
-    with pytest.raises(ConflictError, match="began in version 4, .* files of version 1,"):
+    with pytest.raises(SafetyError, match="began in version 4, .* files of version 1,") as raised:
         clone(builder.store, target, deep=False, version=1)
+    assert "If it was killed, no rerun succeeds" in (raised.value.hint or "")
     assert read_notes(builder.store) == ()
     assert names(target) == set()
     clone(builder.store, fresh_store(), deep=False, version=1, note=False)
     # What was live when it began, it keeps.
     clone(builder.store, target, deep=False, version=3)
     assert ids(target) == [1, 3, 9]
+
+
+def test_a_rerun_helps_only_if_all_unfinished_vacuums_hold_leases() -> None:
+    builder, clock = with_vectors(), FixedClock(START_MS + 3_600_000)
+
+    def begin(run_id: str) -> AbstractContextManager[None]:
+        builder.commit(operation="VACUUM START", tags={"deltactl.runId": run_id})
+        holder = Holder(run_id, "elsewhere", 1, clock.now_ms(), clock.now_ms() + 1)
+        return hold_lease(builder.store, "vacuum", holder, clock=clock, warn=pytest.fail)
+
+    with begin("killed"), pytest.raises(ConflictError, match="version 4, .* has not ended. ") as it:
+        clone(builder.store, fresh_store(), deep=False, version=1)
+    assert it.value.hint == "Rerun when the vacuum has ended. Or use deep=True."
+    with begin("second"), pytest.raises(SafetyError, match="version 4, .*, or was killed"):
+        clone(builder.store, fresh_store(), deep=False, version=1)
 
 
 def test_the_note_is_there_before_vacuums_are_looked_for() -> None:

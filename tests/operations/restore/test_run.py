@@ -361,7 +361,11 @@ def test_a_vacuum_that_was_killed_is_told_from_later_ones() -> None:
     for run in ("second", "third"):
         builder.commit(operation="VACUUM START", tags={"deltactl.runId": run})
         builder.commit(operation="VACUUM END", tags={"deltactl.runId": run})
-    assert find_open_vacuums(DeltaLog(builder.store, pytest.fail)) == (5,)
+    assert find_open_vacuums(DeltaLog(builder.store, pytest.fail)) == {5: "killed"}
+    warnings: list[str] = []
+    restore(builder.store, 1, warnings)
+    assert "began in version 5, " in warnings[0]
+    assert " has not ended, or was killed (no VACUUM END commit)" in warnings[0]
 
 
 def test_a_store_that_fails_after_the_commit_is_not_taken_for_success() -> None:

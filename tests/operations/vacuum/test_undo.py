@@ -321,6 +321,44 @@ def test_runs_that_are_not_there(run: str) -> None:
     assert caught.value.hint is not None
 
 
+def two_quarantines() -> tuple[Scene, str, str]:
+    """A vacuum that stopped early and its rerun; each moved one file to quarantine."""
+    scene, runs = Scene(), []
+    for number in range(2):
+        scene.plant(30, f"p=a/{number}.parquet")
+        scene.clock = FixedClock(NOW + number * DAY)
+        runs.append(str(scene.vacuum(quarantine=True).run_id))
+    return scene, runs[0], runs[1]
+
+
+def test_the_last_run_is_the_newest_with_files_to_restore() -> None:
+    scene, first, second = two_quarantines()
+    undone = undo_vacuum(scene.store, "last")
+    assert (undone.run_id, undone.quarantined) == (second, {first: 1})
+    planned = undo_vacuum(scene.store, "last", dry_run=True)
+    assert (planned.run_id, planned.quarantined) == (first, {})
+    assert undo_vacuum(scene.store, "last").restored == ("p=a/0.parquet",)
+    again = undo_vacuum(scene.store, "last")
+    assert (again.run_id, again.restored, again.num_in_place) == (second, (), 1)
+
+
+def test_an_older_run_without_files_to_restore_is_not_the_last() -> None:
+    scene, first, second = two_quarantines()
+    undone = undo_vacuum(scene.store, "last")
+    assert (undone.run_id, undone.quarantined) == (second, {first: 1})
+    scene.store.delete_many([quarantine_name(first, "p=a/0.parquet")])
+    again = undo_vacuum(scene.store, "last")
+    assert (again.run_id, again.impossible, again.quarantined) == (second, {}, {})
+
+
+def test_a_newest_run_that_cannot_be_undone_is_the_last() -> None:
+    scene, first, second = two_quarantines()
+    scene.store.delete_many([quarantine_name(second, "p=a/1.parquet")])
+    undone = undo_vacuum(scene.store, "last")
+    assert (undone.run_id, list(undone.impossible)) == (second, ["p=a/1.parquet"])
+    assert undone.quarantined == {first: 1}
+
+
 def test_a_wrong_run_lists_the_newest_runs_that_removed_files() -> None:
     scene, record = Scene(), RunRecord("", "", 0, "full", 0, 0, 0, 2, 9, "completed")
     ids = [f"202401{day:02}T000000Z-0a" for day in range(1, 13)]
