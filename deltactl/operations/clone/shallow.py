@@ -95,18 +95,18 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> 
         return
     running = {it.run_id for it in list_leases(source.store, context.clock.now_ms())}
     lost = [start for start, run in unfinished if run not in running]
-    rerun, otherwise = "Rerun when the vacuum has ended.", option("deep", True)
+    deep = option("deep", True)
     may_remove = f"It may be removing files of version {plan.version}, so no table was created"
     if not lost:
         raise ConflictError(
             f"the vacuum that began in {unfinished[-1][0]} has not ended. {may_remove}",
-            hint=f"{rerun} Or use {otherwise}.",
+            hint=f"Rerun when the vacuum has ended. Or use {deep}.",
         )
     raise SafetyError(
         f"the vacuum that began in {lost[-1]} has not ended, or was killed (no VACUUM END commit). "
         f"{may_remove}",
-        hint=f"If it is running: {rerun[0].lower()}{rerun[1:]} If it was killed, no rerun "
-        f"succeeds: clone the latest version, or use {otherwise}.",
+        hint="Rerun when the vacuum has ended. If it was killed, no rerun succeeds: clone the "
+        f"latest version, or use {deep}.",
     )
 
 
