@@ -46,7 +46,7 @@ class VacuumFlags:
         "versions. RUN is the id of the vacuum. For the newest vacuum with files to restore, give "
         "--undo last",
         metavar="RUN",
-        alone_with=("check", "dry_run"),
+        alone_with=("check", "dry_run", "yes"),  # which it does not ask for
         is_basic=True,
     )
     purge_quarantine: bool = safety_option(
