@@ -88,7 +88,7 @@ _PASSWORD: Final = re.compile(
 _QUERY: Final = re.compile(r"(://[^?\s]{0,2000}\?)([^\s'\"]+)")  # the limit bounds the time
 # After the "?" of a pattern, a directory may be named key=value.
 _SIGNATURE: Final = re.compile(
-    r"(?:^|&)[\w.-]*(?:sig|signature|token|key|secret|password|credential|delegation)=",
+    r"(?:^|[&;?]|%26|\\u0026)[\w.-]*(?:sig|signature|token|key|secret|password|credential|delegation)=",
     re.IGNORECASE,
 )
 

@@ -14,6 +14,8 @@ from deltactl.errors import DeltactlError, find_secret, mask_address
         ("https://u@corp.com:1234@h/t", "https://u@corp.com:...@h/t", "password"),
         ("gs://b/t?X-Goog-Signature=hush", "gs://b/t?...", "signature"),
         ("abfss://c@a/t*?sv=1&sig=hush", "abfss://c@a/t*?...", "signature"),
+        ("https://a/t?sv=1&amp;sig=hush", "https://a/t?...", "signature"),
+        (r"https://a/t?sv=1\u0026sig=hush", "https://a/t?...", "signature"),
         pytest.param(f"s3://b/t?{'x=1&' * 999}sig=hush", "s3://b/t?...", "signature", id="long"),
     ],
 )

@@ -290,6 +290,8 @@ class TableChecks(Checks):
         if state.faults > state.dead.bit_count() or outcome.kind not in ("refused", *_KEPT):
             return
         reason = str(outcome.value)
+        if reason.startswith("SAFETY: the vacuum that began in "):
+            return  # a clone cannot know whether a vacuum without a lease still runs
         if not reason.startswith("UNSUPPORTED_FEATURE") or UNKNOWN_FEATURE not in reason:
             rule = "a crashed program does not block others" if state.dead else "no false alarm"
             raise Violation(rule, f"{program.name} ended with {outcome.kind}: {reason}")

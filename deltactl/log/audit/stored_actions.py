@@ -48,7 +48,7 @@ STORED_FILES: Final = pa.schema(
 
 # Files of versions, of writers that were interrupted, and copies of these.
 _LOG_NAME: Final = (
-    rf"{LOG_DIR}/(?:(?:{SIDECAR_DIR}|{STAGED_COMMITS_DIR})/[^/]*|[._][^/]*|\d{{20}}\.[^/]*)$"
+    rf"{LOG_DIR}/(?:(?:{SIDECAR_DIR}|{STAGED_COMMITS_DIR}|\.tmp)/[^/]*|[._][^/]*|\d{{20}}\.[^/]*)$"
 )
 # The contents of these files are in memory together.
 _FILES_AT_ONCE: Final = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from deltactl.errors import (
     ConflictError,
     DataFileError,
     DeltactlError,
+    LogGapError,
     NotATableError,
     ObjectNotFoundError,
     VersionNotFoundError,
@@ -124,9 +125,11 @@ class CommitBase:
 
     def _has_same_id(self, log: DeltaLog) -> bool:
         """Return whether the log gives this version the same id; a later one may replace the id."""
-        with suppress(VersionNotFoundError):  # a log cleanup deleted what rebuilds it
-            return log.unread().snapshot(self.version).metadata.id == self.metadata.id
-        return True
+        try:
+            found = log.unread().snapshot(self.version)
+        except (VersionNotFoundError, LogGapError):  # a log cleanup deleted what rebuilds it
+            found = log.unread().snapshot()
+        return found.metadata.id == self.metadata.id
 
     def _find_name(self, log: DeltaLog) -> str:
         return log.commit_file(self.version) if self.commit_file is None else self.commit_file.name

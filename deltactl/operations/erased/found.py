@@ -84,13 +84,13 @@ class Found(Searched):
 
     def mask_names(self, sought: Sought) -> None:
         """Mask the names of unread files, of files to delete, and of properties with a value."""
-        names = pa.array([it.name for it in self.unread], pa.string())
-        for place in pc.indices_nonzero(sought.in_texts(names, True)).to_pylist():
-            self.unread[place] = replace(self.unread[place], name="*")
+        masks = _with_values([it.name for it in self.unread], sought)
+        unread = zip(self.unread, masks, strict=True)
+        self.unread = [replace(it, name="*") if has_value else it for it, has_value in unread]
         for key, it in self.places.items():
             if it.name in (Where.PROPERTIES, Where.METADATA, Where.PATHS, *BY_HAND):
                 mask = "KEY" if it.name == Where.PROPERTIES else "*"
-                masks = sought.in_texts(pa.array(it.parts, pa.string()), True).to_pylist()
+                masks = _with_values(it.parts, sought)
                 parts = zip(it.parts, masks, strict=True)
                 masked = dict.fromkeys(mask if has_value else name for name, has_value in parts)
                 self.places[key] = replace(it, parts=tuple(masked))
@@ -131,3 +131,13 @@ class Found(Searched):
         trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
         waits = until_ms is not None and trusted_ms < until_ms <= self.now_ms
         return replace(place, until_ms=until_ms, waits=waits)
+
+
+def _with_values(names: Sequence[str], sought: Sought) -> list[bool]:
+    """Return which names have a value, also beside an underscore."""
+    texts = pa.array(names, pa.string())
+    apart = pc.replace_substring(texts, "_", " ")
+    masks: list[bool] = pc.or_(
+        sought.in_texts(texts, True), sought.in_texts(apart, True)
+    ).to_pylist()
+    return masks

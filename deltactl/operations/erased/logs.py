@@ -144,9 +144,9 @@ def search_actions(
         masks = {"paths": sought.in_paths(batch["path"]), "tags": _map_mask(sought, batch["tags"])}
         try:
             masks["minima and maxima"] = _bounds_mask(sought, batch)
-            masks["partition values"] = _partition_mask(sought, batch["partition_values"])
-            if place == Where.TABLES:  # which may have other partition columns
-                masks["partition values"] = _map_mask(sought, batch["partition_values"])
+            # Other tables may have other partition columns.
+            find = _map_mask if place == Where.TABLES else _partition_mask
+            masks["partition values"] = find(sought, batch["partition_values"])
         except CorruptLogError as error:
             for index in batch["of"].unique().to_pylist():
                 found.add_unread(part.files[index].name, place, error)

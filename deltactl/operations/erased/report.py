@@ -56,7 +56,8 @@ class Where(StrEnum):
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
     UNREFERENCED = (
         "unreferenced files",
-        "nothing: no commit names them, and no tombstone of the latest version",
+        "nothing: no commit names them, and no tombstone of the latest version (a vacuum deletes "
+        "them if it asks on a terminal)",
         _VACUUM_ALL,
     )
     UNKNOWN = (

@@ -180,7 +180,12 @@ def _find_last(store: Store) -> str:
         )
     undone = None
     for run_id, run in runs.items():
-        plan, _ = plan_undo(store, run_id, read_run(store, run_id)[1])
+        try:
+            plan, _ = plan_undo(store, run_id, read_run(store, run_id)[1])
+        except DeltactlError:  # the undo of the newest run says what is wrong
+            if undone is None:
+                return run_id
+            continue
         if plan.restored or (plan.impossible and undone is None):
             return run_id
         if plan.impossible:  # nothing to restore, and not the newest

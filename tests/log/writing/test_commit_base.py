@@ -1,6 +1,7 @@
 """A table is deleted and created again during a run, or its last commit is written again."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -124,6 +125,20 @@ def test_a_later_version_may_have_another_id(is_read_before: bool) -> None:
     store.delete_many([commit_path(number) for number in range(version + 1)])
     log.update()
     (found or CommitBase.of(log.snapshot(version))).ensure_same_table(log)
+
+
+@pytest.mark.parametrize("id_", ["before", "after"])
+def test_the_latest_version_tells_if_a_log_cleanup_deleted_the_earlier_ones(id_: str) -> None:
+    builder = build("before", 0)
+    store, version = builder.store, builder.version
+    base = CommitBase.of(DeltaLog(store, ignore_warning).snapshot())
+    builder.commit(builder.metadata_action(id=id_))
+    builder.checkpoint(version + 1)
+    builder.append([{"id": 9}])
+    store.delete_many([commit_path(number) for number in range(version + 1)])
+    other = nullcontext() if id_ == "before" else pytest.raises(ConflictError, match="replaced")
+    with other:
+        base.ensure_same_table(DeltaLog(store, ignore_warning))
 
 
 def test_a_log_cleanup_deletes_nothing_of_the_new_table() -> None:

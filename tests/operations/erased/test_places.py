@@ -318,6 +318,12 @@ PLANTED = {
         lambda b: b.commit({"txn": {"appId": NAME, "version": 1}}), BY_NAME, "commits", "txn"
     ),
     "partition value": Planted(remove_partition, BY_PART, "commits", "partition values"),
+    "copy of a commit that DynamoDB decides": Planted(
+        put(f"{LOG}/.tmp/{9:020d}.json.7f1e", _STAGED),
+        BY_ID,
+        "other files of the log",
+        "userMetadata",
+    ),
     "staged commit": Planted(
         put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
     ),

@@ -351,6 +351,15 @@ def test_an_older_run_without_files_to_restore_is_not_the_last() -> None:
     assert (again.run_id, again.impossible, again.quarantined) == (second, {}, {})
 
 
+def test_an_older_run_with_a_damaged_journal_is_not_the_last() -> None:
+    scene, first, second = two_quarantines()
+    assert undo_vacuum(scene.store, "last").run_id == second
+    scene.store.delete_many([quarantine_name(first, "p=a/0.parquet")])
+    scene.store.put(f"_deltactl/vacuum/{first}/plan.parquet", b"no Parquet")
+    again = undo_vacuum(scene.store, "last")
+    assert (again.run_id, again.restored, again.num_in_place) == (second, (), 1)
+
+
 def test_a_newest_run_that_cannot_be_undone_is_the_last() -> None:
     scene, first, second = two_quarantines()
     scene.store.delete_many([quarantine_name(second, "p=a/1.parquet")])
