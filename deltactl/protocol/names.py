@@ -14,6 +14,7 @@ LOG_DIR: Final = "_delta_log"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 SIDECAR_DIR: Final = "_sidecars"
 STAGED_COMMITS_DIR: Final = "_staged_commits"
+TEMP_COMMITS_DIR: Final = ".tmp"  # of commits that DynamoDB decides
 
 CheckpointKind: TypeAlias = Literal["classic", "multipart", "uuid"]
 CheckpointFormat: TypeAlias = Literal["parquet", "json"]

@@ -29,6 +29,7 @@ from deltactl.protocol.names import (
     LOG_DIR,
     SIDECAR_DIR,
     STAGED_COMMITS_DIR,
+    TEMP_COMMITS_DIR,
     CheckpointFile,
     ChecksumFile,
     CommitFile,
@@ -47,9 +48,8 @@ STORED_FILES: Final = pa.schema(
 """Adds and removes: ``removed_ms`` is the time of a remove, ``of`` the index of the log file."""
 
 # Files of versions, of writers that were interrupted, and copies of these.
-_LOG_NAME: Final = (
-    rf"{LOG_DIR}/(?:(?:{SIDECAR_DIR}|{STAGED_COMMITS_DIR}|\.tmp)/[^/]*|[._][^/]*|\d{{20}}\.[^/]*)$"
-)
+_DIRECTORIES: Final = "|".join(map(re.escape, (SIDECAR_DIR, STAGED_COMMITS_DIR, TEMP_COMMITS_DIR)))
+_LOG_NAME: Final = rf"{LOG_DIR}/(?:(?:{_DIRECTORIES})/[^/]*|[._][^/]*|\d{{20}}\.[^/]*)$"
 # The contents of these files are in memory together.
 _FILES_AT_ONCE: Final = 256
 _PLACES: Final[Mapping[type, LogPlace]] = {

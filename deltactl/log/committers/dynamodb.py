@@ -34,7 +34,7 @@ from deltactl.errors import (
     TransientStorageError,
 )
 from deltactl.log.committers.committer import CommitFacts, CommitTail, create_file
-from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.providers import S3
@@ -117,7 +117,7 @@ class DynamoDb:
         # Else the log could get this version while the file of the previous one is missing.
         self._finish_version(version - 1)
         file_name = commit_name(version)
-        entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")
+        entry = CommitEntry(file_name, f"{TEMP_COMMITS_DIR}/{file_name}.{self._clock.new_id()}")
         self._store.put(f"{LOG_DIR}/{entry.temp_path}", content)
         won = self._entries.create(self.uri, entry)
         with _decided(name):

@@ -14,12 +14,12 @@ from typing import Final
 
 from deltactl.errors import SafetyError
 from deltactl.log.committers.committer import CommitFacts, CommitTail
-from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.providers import provider_of
 from deltactl.storage.store import Store
 
-_TEMP_DIR: Final = f"{LOG_DIR}/.tmp"
+_TEMP_DIR: Final = f"{LOG_DIR}/{TEMP_COMMITS_DIR}"
 _TEMP_PREFIX: Final = "_commit_"
 _TEMP_SUFFIX: Final = ".json.tmp"
 
