@@ -31,7 +31,7 @@ from deltactl.cli.output.output import CI_FORMATS, TEXT_FORMATS, ReaderGone, std
 from deltactl.cli.parsing.usage_errors import option_without_value
 from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import check_variables
-from deltactl.cli.startup import load_arrow
+from deltactl.cli.startup import load_arrow, take_as_typed
 from deltactl.errors import UsageError
 
 PlanAhead = Callable[[Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
@@ -96,6 +96,10 @@ class Command(TyperCommand):
     def typed_only(self) -> set[str]:
         """Return the names of the options that are no settings."""
         return {it.name for it in self.declared.values() if not it.option.is_settable}
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the arguments and options."""
+        return take_as_typed(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""

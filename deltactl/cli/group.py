@@ -19,6 +19,7 @@ from deltactl.cli.options.declared import Declared, declared_options, option_cla
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.output import CI_FORMATS, OutputFormat, stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
+from deltactl.cli.startup import take_as_typed
 from deltactl.errors import UsageError
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -43,6 +44,10 @@ class LazyGroup(TyperGroup):
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
             row.hidden = spec.is_hidden
             self.add_command(row)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options before a command."""
+        return take_as_typed(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here."""
