@@ -52,6 +52,6 @@ def kind_of(doc: Declared | ArgumentDoc) -> ValueKind:
 
 def choices_of(doc: Declared | ArgumentDoc) -> tuple[str, ...]:
     """Return all values, if they can be listed."""
-    if doc.placeholder != "CODE":
-        return doc.choices
-    return tuple(name for name, code in load_codes().items() if not code.printed_by)
+    if doc.placeholder == "CODE":
+        return tuple(name for name, code in load_codes().items() if not code.printed_by)
+    return doc.choices if isinstance(doc, Declared) else ()

@@ -45,7 +45,6 @@ class ArgumentDoc:
     placeholder: str
     help: str
     is_required: bool
-    choices: tuple[str, ...] = ()
     is_repeated: bool = False
 
 
@@ -98,16 +97,8 @@ def _describe_argument(param: TyperArgument) -> ArgumentDoc:
         param.metavar or param.name.upper(),
         param.help or "",
         param.required,
-        choices=_choices(param),
         is_repeated=param.nargs == -1,
     )
-
-
-def _choices(param: TyperArgument) -> tuple[str, ...]:
-    descriptor = param.type_descriptor
-    if not descriptor.is_choice:
-        return ()
-    return tuple(str(getattr(choice, "value", choice)) for choice in descriptor.choices or ())
 
 
 def write_help(

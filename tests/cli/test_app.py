@@ -31,6 +31,12 @@ def test_options_of_commands_are_declared_without_arrow(process: RunCli) -> None
     assert (ran.code, ran.out, ran.err) == (0, "\n", "")
 
 
+def test_options_are_read_without_pydantic(process: RunCli) -> None:
+    code = "from deltactl.cli.app import run; run(['-q', 'explain', 'LOG_GAP'])"
+    ran = process("-c", f"{code}; import sys; print(*sys.modules)")
+    assert {"typer", "pydantic"} & set(ran.out.splitlines()[-1].split()) == {"typer"}
+
+
 def test_help_imports_little_but_typer(process: RunCli) -> None:
     def loaded(code: str) -> set[str]:
         ran = process("-c", f"{code}; import sys; print(chr(10), *sys.modules)")

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.errors import DeltactlError, UsageError, ignore_warning
 
 if TYPE_CHECKING:
     from deltactl.protocol.actions import Metadata
 
 
-class Kind(StrEnum):
-    """What can be completed."""
-
-    COLUMNS = "columns"
-    DATA_COLUMNS = "data-columns"
-    PROPERTIES = "properties"
+COLUMNS: Final = "columns"
+DATA_COLUMNS: Final = "data-columns"
+PROPERTIES: Final = "properties"
 
 
 def command(
     session: Session,
     kind: Annotated[
-        Kind,
+        str,
         typer.Argument(metavar="KIND", help="columns (of partitions), data-columns or properties"),
     ],
     table: Annotated[
@@ -41,6 +37,8 @@ def command(
       deltactl complete columns /data/events
       deltactl complete properties
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    if kind not in (COLUMNS, DATA_COLUMNS, PROPERTIES):
+        raise UsageError(f"{kind!r} cannot be completed", hint="See `deltactl complete --help`.")
     found = _find(kind, None if table is None else _load_metadata(session, table))
     # Leave out names that the shell would split or expand.
     for name in found:
@@ -59,10 +57,10 @@ def _load_metadata(session: Session, table: str) -> Metadata | None:
         return None
 
 
-def _find(kind: Kind, metadata: Metadata | None) -> Iterable[str]:
-    if kind is Kind.COLUMNS:
+def _find(kind: str, metadata: Metadata | None) -> Iterable[str]:
+    if kind == COLUMNS:
         return () if metadata is None else metadata.partition_columns
-    if kind is Kind.DATA_COLUMNS:
+    if kind == DATA_COLUMNS:
         from deltactl.protocol.column_names import format_column
         from deltactl.protocol.schema import PrimitiveType
 
