@@ -73,7 +73,7 @@ class CommitBase:
 
         Returns:
             Whether the previous commit still exists. If a log cleanup removed it, others have
-            committed since then.
+            committed since then, and the table has the same id.
 
         Raises:
             NotATableError: the table does not exist, and there is no later commit.
@@ -85,9 +85,8 @@ class CommitBase:
         if found is not None:
             self._ensure_same(log, self.commit_file, found, reads_id=reads_id)
             return True
-        if log.has_versions_from(self.version + 1):
-            return False
-        raise lost_error(log)
+        self._ensure_same_id(log, self.version + 1)
+        return False
 
     def ensure_same_table(self, log: DeltaLog) -> None:
         """Check, after a file of the table was not found, that its log is still the one read.
@@ -97,10 +96,14 @@ class CommitBase:
             StorageError: its directory is missing or empty; or the store failed.
             ConflictError: another table has replaced it, or the previous commit was overwritten.
         """
-        if self.ensure_table_is_there(log) and self.commit_file is not None:
-            return
-        # A log cleanup deleted the commit, or this is the log of another table.
-        if not log.has_versions_from(self.version):
+        if self.commit_file is None:
+            self._ensure_same_id(log, self.version)
+        else:
+            self.ensure_table_is_there(log)
+
+    def _ensure_same_id(self, log: DeltaLog, first: int) -> None:
+        """Refuse a log without versions from ``first`` on, or of another table."""
+        if not log.has_versions_from(first):
             raise lost_error(log)
         if not self._has_same_id(log):
             raise _other_table_error(log)

@@ -203,12 +203,18 @@ def _list_ids(store: Store) -> str:
 
 
 def list_runs(store: Store) -> list[RunRecord]:
-    """Return all runs with a journal, oldest first; skip unreadable ones."""
+    """Return all runs with a journal, oldest first; skip damaged ones.
+
+    Raises:
+        StorageError: a journal cannot be read.
+    """
     names = {name for batch in store.walk(RUNS_DIR) for name in batch if name.endswith("/run.json")}
     records = []
     for name in names:
         try:
             records.append(read_record(store, name.split("/")[-2]))
+        except StorageError:
+            raise
         except DeltactlError:
             continue
     return sorted(records, key=lambda record: (record.started_ms, record.run_id))

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltactl.errors import (
     DeltactlError,
+    InterruptedRunError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
@@ -182,7 +183,9 @@ def _find_last(store: Store) -> str:
     for run_id, run in runs.items():
         try:
             plan, _ = plan_undo(store, run_id, read_run(store, run_id)[1])
-        except DeltactlError:  # the undo of the newest run says what is wrong
+        except (StorageError, InterruptedRunError):
+            raise
+        except DeltactlError:  # a damaged journal: the undo of the newest run says what is wrong
             if undone is None:
                 return run_id
             continue

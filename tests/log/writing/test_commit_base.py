@@ -127,8 +127,11 @@ def test_a_later_version_may_have_another_id(is_read_before: bool) -> None:
     (found or CommitBase.of(log.snapshot(version))).ensure_same_table(log)
 
 
+@pytest.mark.parametrize("ensure", [CommitBase.ensure_same_table, CommitBase.ensure_table_is_there])
 @pytest.mark.parametrize("id_", ["before", "after"])
-def test_the_latest_version_tells_if_a_log_cleanup_deleted_the_earlier_ones(id_: str) -> None:
+def test_the_latest_version_tells_if_a_log_cleanup_deleted_the_earlier_ones(
+    id_: str, ensure: Callable[..., object]
+) -> None:
     builder = build("before", 0)
     store, version = builder.store, builder.version
     base = CommitBase.of(DeltaLog(store, ignore_warning).snapshot())
@@ -138,7 +141,7 @@ def test_the_latest_version_tells_if_a_log_cleanup_deleted_the_earlier_ones(id_:
     store.delete_many([commit_path(number) for number in range(version + 1)])
     other = nullcontext() if id_ == "before" else pytest.raises(ConflictError, match="replaced")
     with other:
-        base.ensure_same_table(DeltaLog(store, ignore_warning))
+        ensure(base, DeltaLog(store, ignore_warning))
 
 
 def test_a_log_cleanup_deletes_nothing_of_the_new_table() -> None:

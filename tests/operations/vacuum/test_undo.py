@@ -23,6 +23,7 @@ from deltactl.errors import (
     DeltactlError,
     SafetyError,
     StorageError,
+    TransientStorageError,
     UnsupportedFeatureError,
     UsageError,
     ignore_warning,
@@ -358,6 +359,22 @@ def test_an_older_run_with_a_damaged_journal_is_not_the_last() -> None:
     scene.store.put(f"_deltactl/vacuum/{first}/plan.parquet", b"no Parquet")
     again = undo_vacuum(scene.store, "last")
     assert (again.run_id, again.restored, again.num_in_place) == (second, (), 1)
+
+
+@pytest.mark.parametrize("name", ["quarantine/{}/", "vacuum/{}/plan.parquet", "vacuum/{}/run.json"])
+def test_a_run_is_not_skipped_because_the_store_fails(name: str) -> None:
+    scene, first, _ = two_quarantines()
+    undo_vacuum(scene.store, "last")
+    path = f"_deltactl/{name.format(first)}"
+
+    class Failing(InterceptingStore):
+        def _intercept(self, call: Call) -> Any:
+            if path in call.names and call.method in ("read", "walk"):
+                raise TransientStorageError("503")
+            return call.do()
+
+    with pytest.raises(TransientStorageError):
+        undo_vacuum(Failing(scene.store), "last", dry_run=True)
 
 
 def test_a_newest_run_that_cannot_be_undone_is_the_last() -> None:
