@@ -20,6 +20,7 @@ _SECRET_FLAGS: Final = (
     "--spark-conf",
     "--spark-remote",
 )
+_PREDICATES: Final = ("--where", "--erased")
 _COMMAND: Final = re.compile(r"`deltactl [^`]*`")
 _PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
@@ -28,13 +29,14 @@ _TIMES: Final = {"--to-timestamp": "--to-version", "--timestamp": "--version"}
 
 def typed_command(argv: Sequence[str]) -> str:
     """Return the command line of the run, without secrets."""
-    words, is_secret = [_program()], False
+    words, before = [_program()], ""
     for word in _redact(argv) if "--redact" in argv else argv:
-        if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
+        flag = before if before in (*_SECRET_FLAGS, *_PREDICATES) else word.partition("=")[0]
+        if flag in _SECRET_FLAGS and flag != word:
             words.append(_mask(word))
-        else:
-            words.append(quote_word(mask_address(word)))
-        is_secret = word in _SECRET_FLAGS
+        else:  # a masked predicate would be another one
+            words.append(quote_word(word if flag in _PREDICATES else mask_address(word)))
+        before = word
     return " ".join(words)
 
 

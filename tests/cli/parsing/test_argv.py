@@ -1,5 +1,6 @@
 """Printed commands can be pasted into the shell that printed them."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,14 @@ def test_words_are_quoted_as_people_quote_them(word: str, typed: str | None) -> 
     assert said.splitlines() == ["deltactl", "optimize", "t", "--where", word]
     if typed is not None:
         assert printed == f"deltactl optimize t --where {typed}"
+
+
+@pytest.mark.parametrize("flag", ["--where", "--erased"])
+def test_a_predicate_is_not_masked(flag: str) -> None:
+    predicate = "url = 'https://h/p?key=5'"
+    for words in ([flag, predicate], [f"{flag}={predicate}"]):
+        printed = shlex.split(real_command(["optimize", "https://h/p?key=5", *words]))
+        assert printed == ["deltactl", "optimize", "https://h/p?...", *words]
 
 
 @pytest.mark.parametrize(
