@@ -85,7 +85,7 @@ def quote_word(word: str) -> str:
 _PASSWORD: Final = re.compile(
     r"((?<![\w+.-])[a-zA-Z][\w+.-]+:/{1,2}(?!arn:)[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@"
 )
-_QUERY: Final = re.compile(r"(://[^?\s]{0,2000}\?)([^\s'\"]+)")  # the limit bounds the time
+_QUERY: Final = re.compile(r"(://[^?\n]{0,2000}\?)([^\s'\"]+)")  # the limit bounds the time
 # After the "?" of a pattern, a directory may be named key=value.
 _SIGNATURE: Final = re.compile(
     r"(?:^|[&;?]|%26|\\u0026)[\w.-]*(?:sig|signature|token|key|secret|password|credential|delegation)=",

@@ -16,6 +16,7 @@ from deltactl.errors import DeltactlError, find_secret, mask_address
         ("abfss://c@a/t*?sv=1&sig=hush", "abfss://c@a/t*?...", "signature"),
         ("https://a/t?sv=1&amp;sig=hush", "https://a/t?...", "signature"),
         (r"https://a/t?sv=1\u0026sig=hush", "https://a/t?...", "signature"),
+        ("s3://b/my table?sig=hush", "s3://b/my table?...", "signature"),
         pytest.param(f"s3://b/t?{'x=1&' * 999}sig=hush", "s3://b/t?...", "signature", id="long"),
     ],
 )
