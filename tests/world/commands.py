@@ -274,6 +274,8 @@ def _run_clone(world: World, chance: Chance, run: Run, words: list[str], target:
     elif run.where is None:
         world.deep[target] = source
     run_command(world, chance, "clone", source, [address_of(world, chance, target), *words], run)
+    if world.runs and source in world.deep and target in world.model.tables:
+        world.model.follow_rewrites(target)  # a sync in progress may have replaced copies
 
 
 def _sync_clone(world: World, chance: Chance) -> None:
