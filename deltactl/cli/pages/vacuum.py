@@ -148,6 +148,7 @@ def _sum_up(title: str, key: str, rows: Any, *, is_aside: bool = False) -> Secti
 
 def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
     is_done, gone = gone is not None, gone or "would expire"
+    changes = horizon.change_data_ends
     label = "readable before" if is_done else "readable now"
     whole = (horizon.first_version, horizon.last_version)
     layers = [
@@ -166,6 +167,7 @@ def _describe_horizon(horizon: Horizon, gone: str | None) -> Section:
             (label, list_versions(horizon.readable)),
             (gone, list_versions(horizon.ends) if horizon.ends else None),
             ("cost of keeping them", format_size(horizon.cost_bytes) if horizon.ends else None),
+            (f"change data {gone}", list_versions(changes) if changes else None),
         ],
         chart=Strip(*whole, layers),
         table=Table(columns, costs, most=_SHOWN_COSTS),

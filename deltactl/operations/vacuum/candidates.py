@@ -70,6 +70,7 @@ class Filters:
     """Select removable names; ``kept`` counts by reason the unneeded files that are kept.
 
     ``held_back`` counts those of them that are in actions of the log.
+    ``changes``: names of change data files in the log.
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
@@ -83,6 +84,7 @@ class Filters:
     cutoff_ms: int
     include_unknown: bool
     ignore_manifests: bool
+    changes: pa.ChunkedArray
     spared: str | None = None
     runs: Sequence[str] = ()
     runs_since_ms: int | None = None
@@ -121,7 +123,8 @@ class Filters:
         for names in self.restored:
             files = self._drop(files, pc.is_in(files["path"], value_set=names), RESTORED)
         files = self._drop_manifest_names(files)
-        return files.select(FACTS.names).append_column("reason", _reasons(files)).cast(CANDIDATES)
+        reasons = self._reasons(files)
+        return files.select(FACTS.names).append_column("reason", reasons).cast(CANDIDATES)
 
     def _drop_other(self, files: pa.Table) -> pa.Table:
         """Drop files of other tables, and files that links lead to."""
@@ -162,11 +165,14 @@ class Filters:
         mask = pc.is_in(files["path"], value_set=_read_manifest_names(self.store))
         return self._drop(files, mask, MANIFEST)
 
-
-def _reasons(files: pa.Table) -> pa.ChunkedArray:
-    by_log = pc.if_else(files["is_named"], TOMBSTONE, ORPHAN)
-    by_name = pc.if_else(change_data_mask(files["path"]), CHANGE_DATA, by_log)
-    return pc.if_else(vector_mask(files["path"]), DELETION_VECTOR, by_name)
+    def _reasons(self, files: pa.Table) -> pa.ChunkedArray:
+        names = files["path"]
+        by_log = pc.if_else(files["is_named"], TOMBSTONE, ORPHAN)
+        # With column mapping, Delta on Spark writes change data to directories of data files.
+        is_change = pc.or_(change_data_mask(names), pc.is_in(names, value_set=self.changes))
+        return pc.if_else(
+            vector_mask(names), DELETION_VECTOR, pc.if_else(is_change, CHANGE_DATA, by_log)
+        )
 
 
 def _count(mask: pa.ChunkedArray) -> int:

@@ -25,13 +25,15 @@ class Horizon:
 
     ``readable``: versions that are readable now, as far as known; ``ends``: versions that become
     unreadable through this run. Keeping them needs ``cost_bytes``; ``costs`` has the bytes for each
-    of the newest of them separately.
+    of the newest of them separately. ``change_data_ends``: versions that lose change data files
+    through this run; the log may be unable to rebuild them.
     """
 
     first_version: int
     last_version: int
     readable: tuple[VersionRange, ...] = ()
     ends: tuple[VersionRange, ...] = ()
+    change_data_ends: tuple[VersionRange, ...] = ()
     cost_bytes: int = 0
     costs: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
@@ -82,9 +84,19 @@ def find_horizon(
         lifetimes.last,
         tuple(version_ranges(first, readable)),
         tuple(version_ranges(first, ends)),
+        tuple(_change_data_ends(store, scan, planned)),
         _needed_bytes(lifetimes, hit, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
+
+
+def _change_data_ends(store: Store, scan: CommitScan, planned: pa.Table) -> list[VersionRange]:
+    """Return the versions that wrote planned files of change data."""
+    changes = scan.change_files
+    hit = pc.is_in(locate(store, changes["path"]), value_set=planned["path"], skip_nulls=True)
+    flags = np.zeros(scan.last - scan.first + 1, np.bool_)
+    flags[changes["version"].filter(hit).to_numpy() - scan.first] = True
+    return version_ranges(scan.first, flags)
 
 
 def _ensure_expired(store: Store, lifetimes: Lifetimes, hit: Flags, current: int) -> None:

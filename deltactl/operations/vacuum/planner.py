@@ -203,7 +203,7 @@ class Planner:
         removed = _removed_until(scan, current)
         named = event_names(self.store, removed)
         names = distinct_names(named, self._change_files(scan, current))
-        found, filters, first = NO_FILES, self._filters(), start
+        found, filters, first = NO_FILES, self._filters(scan), start
         if len(names):
             first = self._first_rebuildable()
             names, alike = without_few(names, self._keep_batches(scan, current, first))
@@ -269,7 +269,7 @@ class Planner:
         roles, unlisted = find_roles(listing.files, keep)
         files = listing.rows().filter(pc.is_null(roles))
         names = files["path"]
-        filters = self._filters()
+        filters = self._filters(scan)
         if sorting is not None:
             sorting.roles, filters.sorting = roles, sorting
         filters.spared = self._find_reason_to_spare(scan)
@@ -362,13 +362,14 @@ class Planner:
         # The clocks of their machines may differ from that of the store.
         filters.runs_since_ms = min((it.since_ms - HOUR_MS for it in holders), default=None)
 
-    def _filters(self) -> Filters:
+    def _filters(self, scan: CommitScan) -> Filters:
         return Filters(
             self.store,
             HiddenRule(self.snapshot.metadata),
             self.retention.cutoff_ms,
             self.orphans == "all",
             self.options.ignore_manifests,
+            self._change_files(scan, scan.last),
         )
 
     def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:

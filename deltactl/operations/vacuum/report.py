@@ -70,7 +70,7 @@ class VacuumReport(ShortRepr):
         horizon, has_run = self.plan.horizon, self.run_id is not None
         if horizon is None or not has_run or self.files_removed or self.vanished:
             return horizon
-        return replace(horizon, ends=(), cost_bytes=0, costs=())
+        return replace(horizon, ends=(), change_data_ends=(), cost_bytes=0, costs=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
@@ -125,6 +125,7 @@ def _horizon(horizon: Horizon) -> dict[str, Any]:
         "last_version": horizon.last_version,
         "readable": [list(pair) for pair in horizon.readable],
         "ends": [list(pair) for pair in horizon.ends],
+        "change_data_ends": [list(pair) for pair in horizon.change_data_ends],
         "cost_bytes": horizon.cost_bytes,
         "costs": [{"version": version, "bytes": size} for version, size in horizon.costs],
     }

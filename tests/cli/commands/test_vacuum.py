@@ -391,6 +391,7 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
         "newest": "2020-09-13T12:26:40.000Z",
     }
     assert result["horizon"]["ends"] == [[1, 1]]
+    assert result["horizon"]["change_data_ends"] == []
     assert result["retention"]["retain_ms"] == 7 * 86_400_000
     shown = cli("vacuum", "events", ALL, "--dry-run", "-o", "csv").out
     rows = list(csv.DictReader(io.StringIO(shown)))
@@ -456,6 +457,24 @@ def test_what_stopped_a_run_is_no_file(table: TableBuilder) -> None:
     assert "stopped early no commit" in lines
     assert "Not removed (1)" in lines
     assert "reason: no permission" in lines
+
+
+def test_versions_whose_change_data_ends(table: TableBuilder) -> None:
+    cdc = {"path": "a8/cdc-1.parquet", "size": 7, "partitionValues": {}, "dataChange": False}
+    for _ in range(2):
+        table.commit({"cdc": cdc})
+    table.store.put("a8/cdc-1.parquet", b"changes")
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="lite")
+    report = run_on(table.store, vacuum_table, options, warn=pytest.fail, dry_run=True)
+    assert report.to_dict()["horizon"]["change_data_ends"] == [[3, 4]]
+    done = replace(report, dry_run=False, run_id="x", files_removed=1)
+    for it, said in ((report, "would expire"), (done, "expired")):
+        page = Page()
+        page.show(describe_vacuum(it, "events"))
+        lines = [" ".join(line.split()) for line in page.plain_lines()]
+        assert f"change data {said} versions 3-4" in lines
+    stopped = replace(report, dry_run=False, run_id="x")
+    assert stopped.to_dict()["horizon"]["change_data_ends"] == []
 
 
 @pytest.mark.parametrize(("removed", "said"), [(0, []), (1, ["may have expired"])])

@@ -118,6 +118,25 @@ def test_change_data_of_kept_versions_stays(
     assert scene.plan(mode=mode, **options) == dict.fromkeys(expected, "change data")
 
 
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_the_log_shows_which_files_are_change_data(mode: str) -> None:
+    """With column mapping, Delta on Spark writes them to random prefixes, like data files."""
+    scene = Scene()
+    _, removed = scene.append(60, "a", "b")
+    scene.remove(50, removed)
+    names = {version: f"a8/cdc-{version}.parquet" for version in (3, 4, 5, 6)}
+    for version, name in names.items():
+        scene.plant(40, name)
+        cdc = {"cdc": {"path": name, "size": 7, "partitionValues": {}, "dataChange": False}}
+        scene.ago(40 - version, partial(scene.builder.commit, cdc))
+    plan = scene.vacuum(mode=mode, keep_versions=(5,)).plan
+    reasons = dict(zip(*plan.files.select(["path", "reason"]).to_pydict().values(), strict=True))
+    changes = dict.fromkeys((names[3], names[4], names[6]), "change data")
+    assert reasons == {removed: "tombstone", **changes}
+    assert plan.horizon is not None
+    assert plan.horizon.change_data_ends == ((3, 4), (6, 6))
+
+
 HIDDEN = (
     ".f.parquet", ".xd/f.parquet", "_x.parquet", "_committed_1.parquet", "_change_data/_h.parquet",
     "_delta_log2/f.parquet", "_q=1/f.parquet", "p=1/.f.parquet", "p=1/_tmp/f.parquet",
