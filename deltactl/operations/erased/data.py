@@ -166,10 +166,10 @@ class FileSearch:
         roots = foreign_roots(
             self.listed["name"], self.directories, iceberg=not rule.hides_metadata
         )
-        # Below another table's root, a vacuum keeps what the log does not name. What only later
-        # commits name is of a writer, too.
-        is_known = pc.is_in(of_table, value_set=self.named["name"])
-        is_vacuumed = pc.or_(is_known, pc.and_(fates.is_writers, "" not in roots))
+        # Below another table's root, a vacuum keeps what the log does not name.
+        later = self.named["name"].filter(self.named["is_later"])
+        is_later = pc.is_in(of_table, value_set=later)
+        is_vacuumed = pc.or_(is_later, pc.and_(fates.is_writers, "" not in roots))
         is_quarantined = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         cases = {
             Where.QUARANTINE: pc.and_(is_quarantined, has_journal),

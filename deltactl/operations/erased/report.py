@@ -26,8 +26,8 @@ _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
 _UNSET: Final = "deltactl alter {} --unset {key}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
-_VACUUM: Final = "deltactl vacuum {}"
-_VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
+# A lite vacuum finds no file that was copied back.
+_VACUUM: Final = "deltactl vacuum {} --mode full"
 _EMPTY_QUARANTINE: Final = "deltactl vacuum {} --purge-quarantine"
 _MANIFEST: Final = "deltactl generate-manifest {}"
 
@@ -58,7 +58,7 @@ class Where(StrEnum):
         "unreferenced files",
         "nothing: no commit names them, and no tombstone of the latest version (a vacuum deletes "
         "them if it asks on a terminal)",
-        _VACUUM_ALL,
+        _VACUUM,
     )
     UNKNOWN = (
         "unknown files",
@@ -125,14 +125,13 @@ BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
 MOST_PARTS: Final = 100
 
 _BY_CLOCK: Final = {
-    _VACUUM: "deltactl vacuum {} --force-retention",
-    _VACUUM_ALL: "deltactl vacuum {} --mode full --force-retention",
+    _VACUUM: "deltactl vacuum {} --mode full --force-retention",
     _EMPTY_QUARANTINE: "deltactl vacuum {} --purge-quarantine --force-retention",
     _CLEANUP: "deltactl checkpoint {} --cleanup --yes",
 }
 """The steps that trust the clock of this machine, if nothing else proves the time."""
 _STEPS: Final = (
-    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM, _VACUUM_ALL),
+    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM),
     # Not before the vacuums: they delete only files that the log still names.
     *(_EMPTY_QUARANTINE, _CLEANUP),
 )
@@ -272,14 +271,8 @@ class Place:
 
 
 def _needed(steps: Set[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Return the steps in the order to take them, without those that others include."""
-
-    def is_included(step: str, by_clock: bool) -> bool:
-        wider = {step, _VACUUM_ALL} if step == _VACUUM else {step}
-        same = {(it, flag) for it in wider for flag in {by_clock, True}}
-        return not steps.isdisjoint(same - {(step, by_clock)})
-
-    needed = (it for it in steps if not is_included(*it))
+    """Return the steps in the order to take them: each once, by the clock if one needs that."""
+    needed = (it for it in steps if it[1] or (it[0], True) not in steps)
     return sorted(needed, key=lambda it: (_STEPS.index(it[0]), it[1]))
 
 

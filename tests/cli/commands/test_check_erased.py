@@ -122,6 +122,7 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     append(table)
     found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert [shlex.split(it)[1] for it in found["commands"]] == ["vacuum", "checkpoint"]
+    assert found["commands"][0].endswith(" --mode full")  # lite: no file that was copied back
     assert cli("checkpoint", table, "--cleanup").code == 0
     (stale,) = cli("check", table, "--erased", SOUGHT, "-o", "json").result["places"]
     assert stale["place"] == "unreferenced files"
@@ -241,7 +242,9 @@ def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) 
     found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
     assert "by this machine's clock only" in older["kept_by"]
-    assert [shlex.split(it)[3:] for it in older["commands"]] == [["--force-retention"]]
+    assert [shlex.split(it)[3:] for it in older["commands"]] == [
+        ["--mode", "full", "--force-retention"]
+    ]
     ran = cli("vacuum", table, "--yes")
     assert "add --force-retention" in " ".join(ran.out.split())
     run_printed(cli, table)

@@ -211,6 +211,8 @@ def _actions(action: str, column: str, value: str) -> bytes:
 
 
 _STAGED = encode_lines([{"commitInfo": {"operation": "WRITE", "userMetadata": f"for {ID}"}}])
+_ADD = {"path": "p=q/stray.parquet", "partitionValues": {"p": "q"}, "size": 1}
+_STRAY = encode_lines([{"add": {**_ADD, "modificationTime": 1, "dataChange": True}}])
 _REMOVE = {
     "remove": {
         "path": "x",
@@ -326,6 +328,22 @@ PLANTED = {
     ),
     "staged commit": Planted(
         put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
+    ),
+    "file of a copy of a commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/.tmp/{9:020d}.json.7f1e", _STRAY),
+        BY_NAME,
+        "unknown files",
+        "p=*/stray.parquet",
+    ),
+    "file of a staged commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/_staged_commits/{9:020d}.a.json", _STRAY),
+        BY_NAME,
+        "unknown files",
+    ),
+    "file of an incomplete commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/.{9:020d}.json.x.tmp", _STRAY),
+        BY_NAME,
+        "unknown files",
     ),
     "directory": Planted(
         put("p=zebra%3Dx y/.f.crc", b""), BY_PART, "names of files and directories"
@@ -523,6 +541,20 @@ def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
     (place,) = search(builder.store, BY_NAME).places
     assert place.name == "latest commit"
+
+
+def test_a_file_of_a_commit_during_the_search_is_no_unknown_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builder, original = base(), DeltaLog.snapshot
+
+    def snapshot(log: DeltaLog, **options: Any) -> Any:
+        found = original(log, **options)
+        builder.append(rows(), name="stray.parquet")
+        return found
+
+    monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
+    assert "unreferenced files" in [it.name for it in search(builder.store, BY_NAME).places]
 
 
 @pytest.mark.parametrize(("checkpoint", "days"), [(None, 30 + 20), (3, 30 + 10)])
