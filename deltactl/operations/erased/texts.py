@@ -41,7 +41,8 @@ _FIELD_VALUES: Final = (
     "delta.identity.start",
 )
 _PARTS: Final = (
-    "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration"
+    "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration",
+    "commitInfo", "txn", "metaData",
 )  # fmt: skip
 _OF_PROGRAMS: Final = (Where.MANIFESTS, *RECORDS)
 _MOST_JSON_BYTES: Final = 64 << 20
@@ -58,7 +59,7 @@ def find_parts(nodes: Sequence[tuple[int, Any]], sought: Sought) -> Iterator[tup
     numbers = pc.coalesce(means_value, sought.name_a_column(texts))
     for place in pc.indices_nonzero(sought.in_texts(texts, numbers)).to_pylist():
         index, keys, _ = rows[place]
-        yield index, next((it for it in _PARTS if it in keys), keys[0] if keys else "text")
+        yield index, next((it for it in _PARTS if it in keys), "text")
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

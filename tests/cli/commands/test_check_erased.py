@@ -277,6 +277,36 @@ def test_the_logs_of_clones_end_before_the_files_of_the_source(
     run_printed(cli, *chain)
 
 
+def test_a_redacted_report_has_no_part_of_a_name_with_the_value(cli: RunCli, table: str) -> None:
+    properties = {"of_alice_smith_x": "q", "a": "alice_smith"}
+    DeltaTable(table).alter.set_table_properties(properties, raise_if_not_exists=False)
+    names = ("x_alice_smith_y", "Alice_Smith", "xalice_smithx", "%61lice_smith2", "n4111111111111")
+    for name in names:
+        (Path(table) / f"{name}.csv").write_text("email\nalice_smith\n4111111111111\n", "utf-8")
+    for name in ("_notes.json", ".tmp/1.json"):
+        path = Path(table) / "_delta_log" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"alice_smith": {"otto": "for alice_smith, 4111111111111"}}', "utf-8")
+    for value, masked in (("alice_smith", 4), ("4111111111111", 1)):
+        found = cli("check", table, "--erased", f"email = '{value}'", "--redact", "-o", "json")
+        text = found.out.lower()
+        assert not [it for it in (value, "lice_smith", "otto") if masked == 4 and it in text]
+        (other,) = (it for it in found.result["places"] if it["place"] == "other files")
+        assert (len(other["parts"]), value in text) == (6 - masked, False)
+
+
+@pytest.mark.parametrize(
+    "predicate", ["email = alicevalue", "alicevalue = 1", "email < 'alicevalue"]
+)
+def test_a_redacted_error_has_no_text_of_the_predicate(
+    cli: RunCli, table: str, predicate: str
+) -> None:
+    for form in ("table", "json"):
+        ran = cli("check", table, "--erased", predicate, "--redact", "-o", form)
+        assert (ran.code, "alicevalue" in ran.out + ran.err) == (2, False)
+        assert "Search without --redact" in " ".join((ran.out + ran.err).split())
+
+
 @pytest.mark.parametrize("form", ["table", "json", "report"])
 def test_a_report_has_no_other_value(cli: RunCli, table: str, form: str) -> None:
     plant(table)
