@@ -367,6 +367,26 @@ PLANTED = {
         "journals of vacuums",
         f"_deltactl/vacuum/{RUN}",
     ),
+    "key in a summary of Iceberg": Planted(
+        put(
+            "metadata/1.metadata.json",
+            json.dumps({"snapshots": [{"summary": {f"partitions.name={NAME}": "x"}}]}),
+        ),
+        BY_NAME,
+        "Iceberg metadata",
+    ),
+    "key of a record": Planted(
+        put("_deltactl/x.json", json.dumps({"a": {NAME: 1}})), BY_NAME, "records of deltactl"
+    ),
+    "key of an unknown action": Planted(
+        lambda b: b.commit({"x": [{NAME: 1}]}), BY_NAME, "commits", "text"
+    ),
+    "name of an unknown action": Planted(
+        put(f"{LOG}/_notes.json", json.dumps({NAME: 1})), BY_NAME, "other files of the log", "text"
+    ),
+    "key of a parameter": Planted(
+        note(operationParameters={NAME: True}), BY_NAME, "commits", "operationParameters"
+    ),
     "iceberg": Planted(
         put("metadata/v1.metadata.json", json.dumps({"properties": {"x": NAME}})),
         BY_NAME,
@@ -444,6 +464,16 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
         assert list(place.parts) == [planted.part]
     nothing = search(builder.store, NOTHING)
     assert nothing.is_erased, nothing.to_dict()
+
+
+@pytest.mark.parametrize("word", ["metaData", "version", "id", "location", "records", "main"])
+def test_a_word_of_a_specification_is_no_value(word: str) -> None:
+    builder = base()
+    snapshot = {"snapshot-id": 1, "summary": {"operation": "append", "total-records": "1"}}
+    iceberg = {"location": "", "snapshots": [snapshot], "refs": {"main": {"snapshot-id": 1}}}
+    put("metadata/v1.metadata.json", json.dumps(iceberg))(builder)
+    put(f"{LOG}/_last_checkpoint", json.dumps({"version": 0, "size": 1}))(builder)
+    assert search(builder.store, f"name = '{word}'").is_erased
 
 
 def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
