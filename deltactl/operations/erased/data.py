@@ -203,6 +203,7 @@ class FileSearch:
         count = self._search_names(Where.PATHS, live, (Where.STORED,))
         count += self._search_names(Where.PATHS, checksums)
         for place in map(Where, pc.unique(places).to_pylist()):
+            self.found.manifests |= {self.found.table} if place == Where.MANIFESTS else set()
             of_place = names.filter(pc.equal(places, str(place)))
             name = Where.OTHER if place == Where.OTHER else Where.PATHS
             count += self._search_names(name, of_place, (place,))

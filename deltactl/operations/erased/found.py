@@ -65,13 +65,14 @@ class Found(Searched):
     """The findings of a run; ``table`` is the one that is being searched.
 
     ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide;
-    ``sought``: what was searched for in each.
+    ``sought``: what was searched for in each; ``manifests``: those that have symlink manifests.
     """
 
     context: RunContext
     now_ms: int
     trusted_ms: dict[str, int] = field(default_factory=dict)
     sought: list[Sought] = field(default_factory=list)
+    manifests: set[str] = field(default_factory=set)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
     _digest: Any = field(default_factory=sha256)
@@ -128,7 +129,8 @@ class Found(Searched):
             until_ms = max(known) if len(known) == len(ends) else None
         trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
         waits = until_ms is not None and trusted_ms < until_ms <= self.now_ms
-        return replace(place, until_ms=until_ms, waits=waits)
+        timed = replace(place, until_ms=until_ms, waits=waits)
+        return timed.after_manifests() if place.table in self.manifests else timed
 
     def _redacted(self, place: Place, table: str) -> Place:
         parts = self._masked(place.parts, "KEY" if place.name == Where.PROPERTIES else "*")

@@ -232,7 +232,12 @@ class Place:
     def steps(self) -> tuple[tuple[str, bool], ...]:
         """Return the steps that end it, in order, and which of them trust the clock."""
         steps = dict.fromkeys(it for place in (self.name, *self.of) for it in place.steps)
-        return tuple((it, self.waits and it in _BY_CLOCK) for it in steps)
+        return tuple((it, self.waits and it in _BY_CLOCK) for it in sorted(steps, key=_STEPS.index))
+
+    def after_manifests(self) -> Place:
+        """Return this place of a table with symlink manifests: a vacuum keeps what they list."""
+        is_vacuumed = any(step == _VACUUM for step, _ in self.steps)
+        return replace(self, of=(*self.of, Where.MANIFESTS)) if is_vacuumed else self
 
     def join(self, other: Place) -> Place:
         """Return this place with what was found in other files of it."""

@@ -130,6 +130,24 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     run_printed(cli, table)
 
 
+def test_manifests_are_written_before_a_vacuum_that_keeps_what_they_list(
+    cli: RunCli, table: str
+) -> None:
+    assert cli("generate-manifest", table).code == 0
+    (removed,) = Path(table).glob("country=SECRET*/*.parquet")
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table)
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
+    (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
+    for commands in (older["commands"], found["commands"]):
+        words = [shlex.split(it)[1] for it in commands]
+        assert words[:2] == ["generate-manifest", "vacuum"]
+    for command in older["commands"]:
+        run_on_terminal(cli, *shlex.split(command)[1:])
+    assert not removed.exists()
+
+
 def test_no_command_deletes_unknown_files(cli: RunCli, table: str) -> None:
     """A vacuum that deletes what no writer has named would delete all files of a user."""
     plant(table)
