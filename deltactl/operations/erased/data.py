@@ -224,7 +224,11 @@ class FileSearch:
         self, place: Where, names: pa.Array, of: tuple[Where, ...] = (), *, is_file: bool = True
     ) -> int:
         """Search names; return how many have a value."""
-        found = names.filter(self.sought.in_paths(names))
+        has_value = self.sought.in_paths(names)
+        if place == Where.OTHER:  # named by users: words without the end of the name
+            words = pc.replace_substring_regex(names, r"(?s)^.*/|\.[^./]*$", "")
+            has_value = pc.or_(has_value, self.sought.in_texts(words))
+        found = names.filter(has_value)
         count = len(found)
         if count:
             by_hand = not set(of).isdisjoint(BY_HAND)

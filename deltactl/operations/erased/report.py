@@ -97,7 +97,10 @@ class Where(StrEnum):
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
     CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
-    OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it"
+    OTHER_LOG = (
+        "other files of the log",
+        "the log: delete a file only if no writer needs it, and a commit in it is in the log",
+    )
     MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
     ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
     JOURNALS = (
@@ -119,7 +122,7 @@ RECORDS: Final = (Where.JOURNALS, Where.OWN)
 TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
-BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
+BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER_LOG, Where.OTHER)
 """Places of files that no command deletes: ``parts`` are their names."""
 
 MOST_PARTS: Final = 100
@@ -160,6 +163,7 @@ UNSEEN: Final = (
     "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
     "that is mounted elsewhere",
     "caches of engines, results of queries, and logs of programs",
+    "files that are named as checksums of Hadoop: .NAME.crc",
     "blocks of a disk that a file system no longer uses",
 )
 """What the search does not see."""

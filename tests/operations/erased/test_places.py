@@ -324,7 +324,7 @@ PLANTED = {
         put(f"{LOG}/.tmp/{9:020d}.json.7f1e", _STAGED),
         BY_ID,
         "other files of the log",
-        "userMetadata",
+        f"{LOG}/.tmp/{9:020d}.json.7f1e",
     ),
     "staged commit": Planted(
         put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
@@ -382,7 +382,10 @@ PLANTED = {
         lambda b: b.commit({"x": [{NAME: 1}]}), BY_NAME, "commits", "text"
     ),
     "name of an unknown action": Planted(
-        put(f"{LOG}/_notes.json", json.dumps({NAME: 1})), BY_NAME, "other files of the log", "text"
+        put(f"{LOG}/_notes.json", json.dumps({NAME: 1})),
+        BY_NAME,
+        "other files of the log",
+        f"{LOG}/_notes.json",
     ),
     "key of a parameter": Planted(
         note(operationParameters={NAME: True}), BY_NAME, "commits", "operationParameters"
@@ -438,6 +441,9 @@ PLANTED = {
     ),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
     "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", f"{NAME}.txt"),
+    "word in the name of another file": Planted(
+        put("p=q/of alice.txt", "q"), "name = 'alice'", "other files", "p=*/of alice.txt"
+    ),
     "line of a record": Planted(
         put("_deltactl/x.txt", f"id is\u2028{ID}"), BY_ID, "records of deltactl"
     ),
@@ -466,12 +472,12 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
     assert nothing.is_erased, nothing.to_dict()
 
 
-@pytest.mark.parametrize("word", ["metaData", "version", "id", "location", "records", "main"])
+@pytest.mark.parametrize("word", ["metaData", "version", "location", "records", "main", "txt"])
 def test_a_word_of_a_specification_is_no_value(word: str) -> None:
     builder = base()
     snapshot = {"snapshot-id": 1, "summary": {"operation": "append", "total-records": "1"}}
     iceberg = {"location": "", "snapshots": [snapshot], "refs": {"main": {"snapshot-id": 1}}}
-    put("metadata/v1.metadata.json", json.dumps(iceberg))(builder)
+    put("metadata/v1.metadata.json", json.dumps(iceberg), "notes.txt", "q")(builder)
     put(f"{LOG}/_last_checkpoint", json.dumps({"version": 0, "size": 1}))(builder)
     assert search(builder.store, f"name = '{word}'").is_erased
 
