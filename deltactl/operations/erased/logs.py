@@ -28,7 +28,6 @@ from deltactl.operations.erased.texts import find_parts
 from deltactl.operations.predicate.bounds import columns_of, held_by
 from deltactl.operations.predicate.terms import ColumnRows, Junction, PartitionRows, Term, repeat
 from deltactl.protocol.arrow_schemas import STRING_MAP, arrow_type
-from deltactl.protocol.names import LOG_DIR, parse_commit_name
 from deltactl.protocol.path_columns import absolute_mask
 from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
@@ -71,7 +70,7 @@ def search_log(
         of = part.actions["of"].combine_chunks()
         until = until.take(of)
         is_it = pc.and_(absolute_mask(names), part.actions["removed_ms"].is_valid())
-        is_later = pa.array([_is_later(it, snapshot) for it in part.files], pa.bool_()).take(of)
+        is_later = pa.array(_are_later(part, latest), pa.bool_()).take(of)
         columns = part.actions["partition_values"], pc.if_else(is_it, until, None), is_later
         rows = pa.table([names, *columns], schema=NAMED)
         new = rows.filter(pc.and_(seen.take(_identify(rows)), rows["name"].is_valid()))
@@ -84,10 +83,10 @@ def search_log(
     return pa.concat_tables([*named, *bare])
 
 
-def _is_later(info: FileInfo, snapshot: Snapshot) -> bool:
-    """Return whether a file is the commit of a later version: not one that is staged or a copy."""
-    version = parse_commit_name(info.name.removeprefix(f"{LOG_DIR}/"))
-    return version is not None and version > snapshot.version
+def _are_later(part: StoredActions, latest: str) -> list[bool]:
+    """Return which files are commits of later versions; names of staged ones are longer."""
+    names = [it.name if part.place == "commits" else "" for it in part.files]
+    return [len(it) == len(latest) and it > latest for it in names]
 
 
 def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:

@@ -99,7 +99,7 @@ def _search_table(
             raise
         raise PredicateError(
             "the predicate is not valid, or no schema in the log has its columns",
-            hint=f"Search without {option('redact', True)}: then the error says what is wrong.",
+            hint=f"Rerun without {option('redact', True)} to see what is wrong.",
         ) from None
     found.sought.append(sought)
     if not sought.is_known:

@@ -322,7 +322,7 @@ def test_a_redacted_error_has_no_text_of_the_predicate(
     for form in ("table", "json"):
         ran = cli("check", table, "--erased", predicate, "--redact", "-o", form)
         assert (ran.code, "alicevalue" in ran.out + ran.err) == (2, False)
-        assert "Search without --redact" in " ".join((ran.out + ran.err).split())
+        assert "Rerun without --redact" in " ".join((ran.out + ran.err).split())
 
 
 @pytest.mark.parametrize("form", ["table", "json", "report"])
