@@ -166,10 +166,10 @@ class FileSearch:
         roots = foreign_roots(
             self.listed["name"], self.directories, iceberg=not rule.hides_metadata
         )
-        # Below another table's root, a vacuum keeps what the log does not name. What only later
-        # commits name is of a writer, too.
-        is_known = pc.is_in(of_table, value_set=self.named["name"])
-        is_vacuumed = pc.or_(is_known, pc.and_(fates.is_writers, "" not in roots))
+        # Below another table's root, a vacuum keeps what the log does not name.
+        later = self.named["name"].filter(self.named["is_later"])
+        is_later = pc.is_in(of_table, value_set=later)
+        is_vacuumed = pc.or_(is_later, pc.and_(fates.is_writers, "" not in roots))
         is_quarantined = pc.starts_with(names, f"{QUARANTINE_DIR}/")
         cases = {
             Where.QUARANTINE: pc.and_(is_quarantined, has_journal),
@@ -203,6 +203,7 @@ class FileSearch:
         count = self._search_names(Where.PATHS, live, (Where.STORED,))
         count += self._search_names(Where.PATHS, checksums)
         for place in map(Where, pc.unique(places).to_pylist()):
+            self.found.manifests |= {self.found.table} if place == Where.MANIFESTS else set()
             of_place = names.filter(pc.equal(places, str(place)))
             name = Where.OTHER if place == Where.OTHER else Where.PATHS
             count += self._search_names(name, of_place, (place,))
@@ -223,7 +224,11 @@ class FileSearch:
         self, place: Where, names: pa.Array, of: tuple[Where, ...] = (), *, is_file: bool = True
     ) -> int:
         """Search names; return how many have a value."""
-        found = names.filter(self.sought.in_paths(names))
+        has_value = self.sought.in_paths(names)
+        if place == Where.OTHER:  # named by users: words without the end of the name
+            words = pc.replace_substring_regex(names, r"(?s)^.*/|\.[^./]*$", "")
+            has_value = pc.or_(has_value, self.sought.in_texts(words))
+        found = names.filter(has_value)
         count = len(found)
         if count:
             by_hand = not set(of).isdisjoint(BY_HAND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from hashlib import sha256
 from typing import Any, Self
 
@@ -63,12 +64,15 @@ class Searched:
 class Found(Searched):
     """The findings of a run; ``table`` is the one that is being searched.
 
-    ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide.
+    ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide;
+    ``sought``: what was searched for in each; ``manifests``: those that have symlink manifests.
     """
 
     context: RunContext
     now_ms: int
     trusted_ms: dict[str, int] = field(default_factory=dict)
+    sought: list[Sought] = field(default_factory=list)
+    manifests: set[str] = field(default_factory=set)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
     _digest: Any = field(default_factory=sha256)
@@ -82,19 +86,6 @@ class Found(Searched):
         if self.context.is_cancelled:
             raise InterruptedRunError("interrupted")
 
-    def mask_names(self, sought: Sought) -> None:
-        """Mask the names of unread files, of files to delete, and of properties with a value."""
-        masks = _with_values([it.name for it in self.unread], sought)
-        unread = zip(self.unread, masks, strict=True)
-        self.unread = [replace(it, name="*") if has_value else it for it, has_value in unread]
-        for key, it in self.places.items():
-            if it.name in (Where.PROPERTIES, Where.METADATA, Where.PATHS, *BY_HAND):
-                mask = "KEY" if it.name == Where.PROPERTIES else "*"
-                masks = _with_values(it.parts, sought)
-                parts = zip(it.parts, masks, strict=True)
-                masked = dict.fromkeys(mask if has_value else name for name, has_value in parts)
-                self.places[key] = replace(it, parts=tuple(masked))
-
     def note_searched(self, *parts: object) -> None:
         """Add something that was searched to the digest: buffers, or values."""
         for part in parts:
@@ -102,9 +93,17 @@ class Found(Searched):
             self._digest.update(part if is_bytes else repr(part).encode("utf-8", "replace"))
 
     def report(self, tables: Sequence[tuple[str, int]], predicate: str | None) -> ErasedReport:
-        """Return the report."""
+        """Return the report; without a predicate, values in names are masked."""
         places = tuple(map(self._with_time, self.places.values()))
-        self.note_searched(predicate, tables, sorted(self.counts.items()), places, self.unread)
+        unread = self.unread
+        if predicate is None:
+            clones = [table for table, _ in tables[1:]]
+            shown = dict(zip(clones, self._masked(clones, "CLONE"), strict=True))
+            tables = [(shown.get(table, table), version) for table, version in tables]
+            places = tuple(self._redacted(it, shown.get(it.table, it.table)) for it in places)
+            masked = self._masked([it.name for it in unread], "*")
+            unread = [replace(it, name=name) for it, name in zip(unread, masked, strict=True)]
+        self.note_searched(predicate, tables, sorted(self.counts.items()), places, unread)
         return ErasedReport(
             version=tables[0][1],
             searched_ms=self.now_ms,
@@ -113,7 +112,7 @@ class Found(Searched):
             engine_reason=self.engine[1],
             tables=tuple(tables),
             places=places,
-            unread=tuple(self.unread),
+            unread=tuple(unread),
             unsearchable=tuple(self.unsearchable),
             counts=self.counts,
             digest=self._digest.hexdigest(),
@@ -130,14 +129,16 @@ class Found(Searched):
             until_ms = max(known) if len(known) == len(ends) else None
         trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
         waits = until_ms is not None and trusted_ms < until_ms <= self.now_ms
-        return replace(place, until_ms=until_ms, waits=waits)
+        timed = replace(place, until_ms=until_ms, waits=waits)
+        return timed.after_manifests() if place.table in self.manifests else timed
 
+    def _redacted(self, place: Place, table: str) -> Place:
+        parts = self._masked(place.parts, "KEY" if place.name == Where.PROPERTIES else "*")
+        return replace(place, table=table, parts=tuple(dict.fromkeys(parts)))
 
-def _with_values(names: Sequence[str], sought: Sought) -> list[bool]:
-    """Return which names have a value, also beside an underscore."""
-    texts = pa.array(names, pa.string())
-    apart = pc.replace_substring(texts, "_", " ")
-    masks: list[bool] = pc.or_(
-        sought.in_texts(texts, True), sought.in_texts(apart, True)
-    ).to_pylist()
-    return masks
+    def _masked(self, names: Sequence[str], mask: str) -> list[str]:
+        """Return names; instead of those that have a value, a mask."""
+        texts = pa.array(names, pa.string())
+        has_value = reduce(pc.or_, (it.anywhere_in(texts) for it in self.sought))
+        masked: list[str] = pc.if_else(has_value, mask, texts).to_pylist()
+        return masked

@@ -33,11 +33,17 @@ from deltactl.protocol.stats_decoding import parse_stats, stats_type
 from deltactl.storage.store import FileInfo, Store
 
 NAMED: Final = pa.schema(
-    [("name", pa.string()), ("partition_values", STRING_MAP), ("log_until_ms", pa.int64())]
+    [
+        ("name", pa.string()),
+        ("partition_values", STRING_MAP),
+        ("log_until_ms", pa.int64()),
+        ("is_later", pa.bool_()),
+    ]
 )
 """A file in an action; ``log_until_ms``: until when the log keeps a ``remove`` of a file elsewhere.
 
 That may keep the file, because a vacuum of the other table keeps the files that a clone names.
+``is_later``: the action is in a commit after the snapshot, so that the next vacuum knows the file.
 """
 
 _SETTING: Final = re.compile(r"(?i)delta\.(?!constraints\.)")
@@ -61,9 +67,11 @@ def search_log(
         search_actions(found, part, part.place, sought, ends=ends, latest=latest)
         names = locate_known(snapshot.store, part.actions["path"])
         until = pa.array([ends.get(it.name) for it in part.files], pa.int64())
-        until = until.take(part.actions["of"].combine_chunks())
+        of = part.actions["of"].combine_chunks()
+        until = until.take(of)
         is_it = pc.and_(absolute_mask(names), part.actions["removed_ms"].is_valid())
-        columns = part.actions["partition_values"], pc.if_else(is_it, until, None)
+        is_later = pa.array(_are_later(part, latest), pa.bool_()).take(of)
+        columns = part.actions["partition_values"], pc.if_else(is_it, until, None), is_later
         rows = pa.table([names, *columns], schema=NAMED)
         new = rows.filter(pc.and_(seen.take(_identify(rows)), rows["name"].is_valid()))
         has_values = new["partition_values"].is_valid()
@@ -73,6 +81,12 @@ def search_log(
     _search_properties(snapshot, sought, found)
     _search_metadata(snapshot, sought, found)
     return pa.concat_tables([*named, *bare])
+
+
+def _are_later(part: StoredActions, latest: str) -> list[bool]:
+    """Return which files are commits of later versions; names of staged ones are longer."""
+    names = [it.name if part.place == "commits" else "" for it in part.files]
+    return [len(it) == len(latest) and it > latest for it in names]
 
 
 def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:
@@ -106,8 +120,8 @@ def _search_metadata(snapshot: Snapshot, sought: Sought, found: Found) -> None:
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:
     """Return equal texts for rows of ``NAMED`` of which one is enough."""
-    has_values, until = rows["partition_values"].is_valid(), rows["log_until_ms"]
-    parts = (rows["name"], has_values.cast(pa.string()), until.cast(pa.string()))
+    facts = (rows["partition_values"].is_valid(), rows["log_until_ms"], rows["is_later"])
+    parts = (rows["name"], *(it.cast(pa.string()) for it in facts))
     return pc.binary_join_element_wise(*parts, "/", null_handling="replace")
 
 

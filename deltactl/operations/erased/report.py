@@ -26,8 +26,8 @@ _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
 _UNSET: Final = "deltactl alter {} --unset {key}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
-_VACUUM: Final = "deltactl vacuum {}"
-_VACUUM_ALL: Final = "deltactl vacuum {} --mode full"
+# A lite vacuum finds no file that was copied back.
+_VACUUM: Final = "deltactl vacuum {} --mode full"
 _EMPTY_QUARANTINE: Final = "deltactl vacuum {} --purge-quarantine"
 _MANIFEST: Final = "deltactl generate-manifest {}"
 
@@ -58,7 +58,7 @@ class Where(StrEnum):
         "unreferenced files",
         "nothing: no commit names them, and no tombstone of the latest version (a vacuum deletes "
         "them if it asks on a terminal)",
-        _VACUUM_ALL,
+        _VACUUM,
     )
     UNKNOWN = (
         "unknown files",
@@ -97,7 +97,10 @@ class Where(StrEnum):
     COMMITS = "commits", "the retention of the log", _CLEANUP
     CHECKPOINTS = "checkpoints", "the retention of the log, if they are not the latest", _CLEANUP
     CHECKSUMS = "checksums", "the retention of the log", _CLEANUP
-    OTHER_LOG = "other files of the log", "the log: delete the file if no writer needs it"
+    OTHER_LOG = (
+        "other files of the log",
+        "the log: delete a file only if no writer needs it, and a commit in it is in the log",
+    )
     MANIFESTS = "symlink manifests", "the manifests of the latest run", _MANIFEST
     ICEBERG = "Iceberg metadata", "the Iceberg metadata, which Delta on Spark writes and expires"
     JOURNALS = (
@@ -119,20 +122,19 @@ RECORDS: Final = (Where.JOURNALS, Where.OWN)
 TEXTS: Final = (Where.MANIFESTS, Where.ICEBERG, *RECORDS, Where.OTHER)
 """Places of files that are neither data nor of the log."""
 
-BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER)
+BY_HAND: Final = (Where.LOST, Where.UNKNOWN, Where.OTHER_LOG, Where.OTHER)
 """Places of files that no command deletes: ``parts`` are their names."""
 
 MOST_PARTS: Final = 100
 
 _BY_CLOCK: Final = {
-    _VACUUM: "deltactl vacuum {} --force-retention",
-    _VACUUM_ALL: "deltactl vacuum {} --mode full --force-retention",
+    _VACUUM: "deltactl vacuum {} --mode full --force-retention",
     _EMPTY_QUARANTINE: "deltactl vacuum {} --purge-quarantine --force-retention",
     _CLEANUP: "deltactl checkpoint {} --cleanup --yes",
 }
 """The steps that trust the clock of this machine, if nothing else proves the time."""
 _STEPS: Final = (
-    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM, _VACUUM_ALL),
+    *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM),
     # Not before the vacuums: they delete only files that the log still names.
     *(_EMPTY_QUARANTINE, _CLEANUP),
 )
@@ -161,6 +163,7 @@ UNSEEN: Final = (
     "backups and snapshots of the storage, deleted objects that a soft delete keeps, and storage "
     "that is mounted elsewhere",
     "caches of engines, results of queries, and logs of programs",
+    "files that are named as checksums of Hadoop: .NAME.crc",
     "blocks of a disk that a file system no longer uses",
 )
 """What the search does not see."""
@@ -233,7 +236,12 @@ class Place:
     def steps(self) -> tuple[tuple[str, bool], ...]:
         """Return the steps that end it, in order, and which of them trust the clock."""
         steps = dict.fromkeys(it for place in (self.name, *self.of) for it in place.steps)
-        return tuple((it, self.waits and it in _BY_CLOCK) for it in steps)
+        return tuple((it, self.waits and it in _BY_CLOCK) for it in sorted(steps, key=_STEPS.index))
+
+    def after_manifests(self) -> Place:
+        """Return this place of a table with symlink manifests: a vacuum keeps what they list."""
+        is_vacuumed = any(step == _VACUUM for step, _ in self.steps)
+        return replace(self, of=(*self.of, Where.MANIFESTS)) if is_vacuumed else self
 
     def join(self, other: Place) -> Place:
         """Return this place with what was found in other files of it."""
@@ -272,14 +280,8 @@ class Place:
 
 
 def _needed(steps: Set[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Return the steps in the order to take them, without those that others include."""
-
-    def is_included(step: str, by_clock: bool) -> bool:
-        wider = {step, _VACUUM_ALL} if step == _VACUUM else {step}
-        same = {(it, flag) for it in wider for flag in {by_clock, True}}
-        return not steps.isdisjoint(same - {(step, by_clock)})
-
-    needed = (it for it in steps if not is_included(*it))
+    """Return the steps in the order to take them: each once, by the clock if one needs that."""
+    needed = (it for it in steps if it[1] or (it[0], True) not in steps)
     return sorted(needed, key=lambda it: (_STEPS.index(it[0]), it[1]))
 
 

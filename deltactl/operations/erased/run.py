@@ -11,7 +11,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    PredicateError,
+    UnsupportedFeatureError,
+)
 from deltactl.log.audit.stored_actions import read_stored_metadata
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
@@ -27,6 +32,7 @@ from deltactl.operations.erased.sought import find_sought
 from deltactl.operations.erased.tasks import SearchSpec
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_facts
+from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -86,7 +92,16 @@ def _search_table(
     schemas = {
         (m.schema_string, m.column_mapping_mode, m.partition_columns): m for m in latest_first
     }
-    sought = find_sought(resolve(predicate, schemas.values(), found.now_ms))
+    try:
+        sought = find_sought(resolve(predicate, schemas.values(), found.now_ms))
+    except PredicateError:
+        if not redact:
+            raise
+        raise PredicateError(
+            "the predicate is not valid, or no schema in the log has its columns",
+            hint=f"Rerun without {option('redact', True)} to see what is wrong.",
+        ) from None
+    found.sought.append(sought)
     if not sought.is_known:
         found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
     named = search_log(snapshot, files, sought, found)
@@ -99,8 +114,6 @@ def _search_table(
     search = FileSearch(snapshot, listed, directories, named, sought, found, planner)
     search.run(spec, reads_versions=versions)
     CommitBase.of(snapshot).ensure_same_table(log)
-    if redact:
-        found.mask_names(sought)
     return snapshot.version
 
 

@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import reduce
 from itertools import chain
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,14 @@ class Sought:
         found = _search(texts, [*self._words(), *self._named_numbers()])
         with_numbers = _search(texts, [_NUMBER_START + it + _NUMBER_END for it in self.numbers])
         return pc.or_(found, pc.and_(with_numbers, numbers))
+
+    def anywhere_in(self, names: pa.Array) -> pa.Array:
+        """Return which names have a value in any case, also as a part of a word or number."""
+        values = [f"(?i:{it})" for it in (*map(_escaped, self.words), *self.numbers)]
+        forms = [names]
+        for _ in range(2):  # the address of a directory whose name is escaped
+            forms.append(pa.array(map(unquote, forms[-1].to_pylist()), pa.string()))
+        return reduce(pc.or_, (_search(it, values) for it in forms))
 
     def in_paths(self, paths: pa.Array) -> pa.Array:
         """Return which paths of files have a value: not as a plain word in the name of the file.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from io import TextIOWrapper
@@ -31,6 +32,21 @@ _SCHEMAS: Final = frozenset({
 })  # fmt: skip
 _NO_TEXTS_OF_FIELDS: Final = frozenset({"name", "type", "delta.columnMapping.physicalName"})
 _RECORD: Final = "record"
+_ICEBERG: Final = "Iceberg"
+_MAPS: Final = frozenset({
+    "configuration", "operationParameters", "properties", "refs", "summary", "tags"
+})  # fmt: skip
+# Of PROTOCOL.md: actions, and members of checksums and of `_last_checkpoint`.
+_WORDS: Final = frozenset({
+    "add", "remove", "cdc", "commitInfo", "domainMetadata", "metaData", "metadata", "protocol",
+    "txn", "checkpointMetadata", "sidecar", "setTransactions", "allFiles", "txnId",
+    "checkpointSchema", "tableSizeBytes", "numFiles", "numMetadata", "numProtocol",
+    "inCommitTimestampOpt", "fileSizeHistogram", "histogramOpt", "version", "size", "parts",
+    "sizeInBytes", "numOfAddFiles", "checksum", "tags", "v2Checkpoint",
+})  # fmt: skip
+_ICEBERG_WORDS: Final = re.compile(
+    r"main|operation|(?:added|changed|deleted|engine|entries|manifests|removed|total)-[a-z-]+"
+)
 _FIELD_VALUES: Final = (
     "CURRENT_DEFAULT",
     "EXISTS_DEFAULT",
@@ -41,7 +57,8 @@ _FIELD_VALUES: Final = (
     "delta.identity.start",
 )
 _PARTS: Final = (
-    "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration"
+    "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration",
+    "commitInfo", "txn", "metaData",
 )  # fmt: skip
 _OF_PROGRAMS: Final = (Where.MANIFESTS, *RECORDS)
 _MOST_JSON_BYTES: Final = 64 << 20
@@ -58,7 +75,7 @@ def find_parts(nodes: Sequence[tuple[int, Any]], sought: Sought) -> Iterator[tup
     numbers = pc.coalesce(means_value, sought.name_a_column(texts))
     for place in pc.indices_nonzero(sought.in_texts(texts, numbers)).to_pylist():
         index, keys, _ = rows[place]
-        yield index, next((it for it in _PARTS if it in keys), keys[0] if keys else "text")
+        yield index, next((it for it in _PARTS if it in keys), "text")
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -67,7 +84,7 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
     match value:
         case dict():
             for key, member in value.items():
-                if keys[-1:] == ("configuration",):
+                if _is_free(key, keys):
                     yield keys, _encodable(str(key))
                 yield from _walk(member, (*keys, str(key)))
         case list():
@@ -79,6 +96,15 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
             yield keys, _encodable(value)
         case int() | float() if not isinstance(value, bool):
             yield keys, str(value)
+
+
+def _is_free(key: str, keys: tuple[str, ...]) -> bool:
+    """Return whether a key is a text of a user: in a map, and not a word of a specification."""
+    if not keys:
+        return key not in _WORDS and key not in (_RECORD, _ICEBERG)
+    if keys[0] == _ICEBERG:
+        return keys[-1] in _MAPS and not _ICEBERG_WORDS.fullmatch(key)
+    return keys[-1] in _MAPS or keys[0] not in _WORDS
 
 
 def _has_no_value(keys: tuple[str, ...], value: Any) -> bool:
@@ -129,7 +155,8 @@ def file_has_value(name: str, place: str, source: pa.NativeFile, sought: Sought)
             return any(count_true(sought.in_texts(it)) for it in texts)
     if not is_users and name.endswith(".json") and source.size() <= _MOST_JSON_BYTES:
         try:
-            return any(find_parts([(0, {_RECORD: json.loads(source.read())})], sought))
+            kind = _RECORD if place in _OF_PROGRAMS else _ICEBERG
+            return any(find_parts([(0, {kind: json.loads(source.read())})], sought))
         except (ValueError, RecursionError):  # for example several documents
             source.seek(0)
     return _text_has_value(source, sought, has_numbers=place != Where.MANIFESTS, is_users=is_users)

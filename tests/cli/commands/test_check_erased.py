@@ -122,11 +122,30 @@ def test_the_vacuum_comes_before_the_log_loses_the_names(cli: RunCli, table: str
     append(table)
     found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     assert [shlex.split(it)[1] for it in found["commands"]] == ["vacuum", "checkpoint"]
+    assert found["commands"][0].endswith(" --mode full")  # lite: no file that was copied back
     assert cli("checkpoint", table, "--cleanup").code == 0
     (stale,) = cli("check", table, "--erased", SOUGHT, "-o", "json").result["places"]
     assert stale["place"] == "unreferenced files"
     assert [shlex.split(it)[3:] for it in stale["commands"]] == [["--mode", "full"]]
     run_printed(cli, table)
+
+
+def test_manifests_are_written_before_a_vacuum_that_keeps_what_they_list(
+    cli: RunCli, table: str
+) -> None:
+    assert cli("generate-manifest", table).code == 0
+    (removed,) = Path(table).glob("country=SECRET*/*.parquet")
+    DeltaTable(table).delete(SOUGHT)
+    append(table)
+    pass_days(table)
+    found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
+    (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
+    for commands in (older["commands"], found["commands"]):
+        words = [shlex.split(it)[1] for it in commands]
+        assert words[:2] == ["generate-manifest", "vacuum"]
+    for command in older["commands"]:
+        run_on_terminal(cli, *shlex.split(command)[1:])
+    assert not removed.exists()
 
 
 def test_no_command_deletes_unknown_files(cli: RunCli, table: str) -> None:
@@ -241,7 +260,9 @@ def test_a_place_that_waits_for_a_later_commit_says_so(cli: RunCli, table: str) 
     found = cli("check", table, "--erased", SOUGHT, "-o", "json").result
     (older,) = (it for it in found["places"] if it["place"] == "files of older versions")
     assert "by this machine's clock only" in older["kept_by"]
-    assert [shlex.split(it)[3:] for it in older["commands"]] == [["--force-retention"]]
+    assert [shlex.split(it)[3:] for it in older["commands"]] == [
+        ["--mode", "full", "--force-retention"]
+    ]
     ran = cli("vacuum", table, "--yes")
     assert "add --force-retention" in " ".join(ran.out.split())
     run_printed(cli, table)
@@ -272,6 +293,36 @@ def test_the_logs_of_clones_end_before_the_files_of_the_source(
     assert [name for name, _ in steps] == [*reversed(chain[1:]), table, table]
     assert steps[-2:] == [(table, "vacuum"), (table, "checkpoint")]
     run_printed(cli, *chain)
+
+
+def test_a_redacted_report_has_no_part_of_a_name_with_the_value(cli: RunCli, table: str) -> None:
+    properties = {"of_alice_smith_x": "q", "a": "alice_smith"}
+    DeltaTable(table).alter.set_table_properties(properties, raise_if_not_exists=False)
+    names = ("x_alice_smith_y", "Alice_Smith", "xalice_smithx", "%61lice_smith2", "n4111111111111")
+    for name in names:
+        (Path(table) / f"{name}.csv").write_text("email\nalice_smith\n4111111111111\n", "utf-8")
+    for name in ("_notes.json", ".tmp/1.json"):
+        path = Path(table) / "_delta_log" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"alice_smith": {"otto": "for alice_smith, 4111111111111"}}', "utf-8")
+    for value, masked in (("alice_smith", 4), ("4111111111111", 1)):
+        found = cli("check", table, "--erased", f"email = '{value}'", "--redact", "-o", "json")
+        text = found.out.lower()
+        assert not [it for it in (value, "lice_smith", "otto") if masked == 4 and it in text]
+        (other,) = (it for it in found.result["places"] if it["place"] == "other files")
+        assert (len(other["parts"]), value in text) == (6 - masked, False)
+
+
+@pytest.mark.parametrize(
+    "predicate", ["email = alicevalue", "alicevalue = 1", "email < 'alicevalue"]
+)
+def test_a_redacted_error_has_no_text_of_the_predicate(
+    cli: RunCli, table: str, predicate: str
+) -> None:
+    for form in ("table", "json"):
+        ran = cli("check", table, "--erased", predicate, "--redact", "-o", form)
+        assert (ran.code, "alicevalue" in ran.out + ran.err) == (2, False)
+        assert "Rerun without --redact" in " ".join((ran.out + ran.err).split())
 
 
 @pytest.mark.parametrize("form", ["table", "json", "report"])

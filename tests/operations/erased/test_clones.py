@@ -35,6 +35,24 @@ def test_recorded_clones_are_searched(tmp_path: Path) -> None:
     assert after == {path: it for path, it in before.items() if path in after}
 
 
+def test_a_redacted_report_has_no_value_in_the_address_of_a_clone(tmp_path: Path) -> None:
+    source, clone = str(tmp_path / "t"), tmp_path / "of_Alice%41_x"
+    write_deltalake(source, pa.table({"name": ["b", "alicea"]}))
+    with pytest.warns(TableWarning, match="a shallow clone needs the files of its source"):
+        Table(source).clone(str(clone), deep=False)
+    for redact in (False, True):
+        report = Table(source).check_erased("name = 'alicea'", redact=redact)
+        assert ("lice" in json.dumps(report.to_dict())) == (not redact)
+    assert [it.table for it in report.places if it.name == "live rows"] == [
+        report.tables[0][0],
+        "CLONE",
+    ]
+    assert "DELETE FROM delta.`CLONE` WHERE PREDICATE" in report.commands
+    (clone / "_delta_log" / f"{0:020d}.json").unlink()
+    lost = Table(source).check_erased("name = 'alicea'", redact=True)
+    assert [it.name for it in lost.unread] == ["*"]
+
+
 def test_a_file_elsewhere_that_a_clone_had_is_searched(tmp_path: Path) -> None:
     source, clone = str(tmp_path / "t"), tmp_path / "clone"
     write_deltalake(source, pa.table({"id": [1, 42, 99]}))

@@ -211,6 +211,8 @@ def _actions(action: str, column: str, value: str) -> bytes:
 
 
 _STAGED = encode_lines([{"commitInfo": {"operation": "WRITE", "userMetadata": f"for {ID}"}}])
+_ADD = {"path": "p=q/stray.parquet", "partitionValues": {"p": "q"}, "size": 1}
+_STRAY = encode_lines([{"add": {**_ADD, "modificationTime": 1, "dataChange": True}}])
 _REMOVE = {
     "remove": {
         "path": "x",
@@ -322,10 +324,26 @@ PLANTED = {
         put(f"{LOG}/.tmp/{9:020d}.json.7f1e", _STAGED),
         BY_ID,
         "other files of the log",
-        "userMetadata",
+        f"{LOG}/.tmp/{9:020d}.json.7f1e",
     ),
     "staged commit": Planted(
         put(f"{LOG}/_staged_commits/{9:020d}.a.json", _STAGED), BY_ID, "commits", "userMetadata"
+    ),
+    "file of a copy of a commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/.tmp/{9:020d}.json.7f1e", _STRAY),
+        BY_NAME,
+        "unknown files",
+        "p=*/stray.parquet",
+    ),
+    "file of a staged commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/_staged_commits/{9:020d}.a.json", _STRAY),
+        BY_NAME,
+        "unknown files",
+    ),
+    "file of an incomplete commit": Planted(
+        put("p=q/stray.parquet", data(), f"{LOG}/.{9:020d}.json.x.tmp", _STRAY),
+        BY_NAME,
+        "unknown files",
     ),
     "directory": Planted(
         put("p=zebra%3Dx y/.f.crc", b""), BY_PART, "names of files and directories"
@@ -348,6 +366,29 @@ PLANTED = {
         BY_PART,
         "journals of vacuums",
         f"_deltactl/vacuum/{RUN}",
+    ),
+    "key in a summary of Iceberg": Planted(
+        put(
+            "metadata/1.metadata.json",
+            json.dumps({"snapshots": [{"summary": {f"partitions.name={NAME}": "x"}}]}),
+        ),
+        BY_NAME,
+        "Iceberg metadata",
+    ),
+    "key of a record": Planted(
+        put("_deltactl/x.json", json.dumps({"a": {NAME: 1}})), BY_NAME, "records of deltactl"
+    ),
+    "key of an unknown action": Planted(
+        lambda b: b.commit({"x": [{NAME: 1}]}), BY_NAME, "commits", "text"
+    ),
+    "name of an unknown action": Planted(
+        put(f"{LOG}/_notes.json", json.dumps({NAME: 1})),
+        BY_NAME,
+        "other files of the log",
+        f"{LOG}/_notes.json",
+    ),
+    "key of a parameter": Planted(
+        note(operationParameters={NAME: True}), BY_NAME, "commits", "operationParameters"
     ),
     "iceberg": Planted(
         put("metadata/v1.metadata.json", json.dumps({"properties": {"x": NAME}})),
@@ -400,6 +441,9 @@ PLANTED = {
     ),
     "Parquet with another name": Planted(put("x.parq", data()), BY_ID, "other files"),
     "name of another file": Planted(put(f"{NAME}.txt", "q"), BY_NAME, "other files", f"{NAME}.txt"),
+    "word in the name of another file": Planted(
+        put("p=q/of alice.txt", "q"), "name = 'alice'", "other files", "p=*/of alice.txt"
+    ),
     "line of a record": Planted(
         put("_deltactl/x.txt", f"id is\u2028{ID}"), BY_ID, "records of deltactl"
     ),
@@ -426,6 +470,16 @@ def test_a_value_is_found_in_its_place_only(name: str) -> None:
         assert list(place.parts) == [planted.part]
     nothing = search(builder.store, NOTHING)
     assert nothing.is_erased, nothing.to_dict()
+
+
+@pytest.mark.parametrize("word", ["metaData", "version", "location", "records", "main", "txt"])
+def test_a_word_of_a_specification_is_no_value(word: str) -> None:
+    builder = base()
+    snapshot = {"snapshot-id": 1, "summary": {"operation": "append", "total-records": "1"}}
+    iceberg = {"location": "", "snapshots": [snapshot], "refs": {"main": {"snapshot-id": 1}}}
+    put("metadata/v1.metadata.json", json.dumps(iceberg), "notes.txt", "q")(builder)
+    put(f"{LOG}/_last_checkpoint", json.dumps({"version": 0, "size": 1}))(builder)
+    assert search(builder.store, f"name = '{word}'").is_erased
 
 
 def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
@@ -523,6 +577,20 @@ def test_a_commit_during_the_search_is_searched(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
     (place,) = search(builder.store, BY_NAME).places
     assert place.name == "latest commit"
+
+
+def test_a_file_of_a_commit_during_the_search_is_no_unknown_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builder, original = base(), DeltaLog.snapshot
+
+    def snapshot(log: DeltaLog, **options: Any) -> Any:
+        found = original(log, **options)
+        builder.append(rows(), name="stray.parquet")
+        return found
+
+    monkeypatch.setattr(DeltaLog, "snapshot", snapshot)
+    assert "unreferenced files" in [it.name for it in search(builder.store, BY_NAME).places]
 
 
 @pytest.mark.parametrize(("checkpoint", "days"), [(None, 30 + 20), (3, 30 + 10)])
