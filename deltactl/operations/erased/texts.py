@@ -88,8 +88,9 @@ def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
                     yield keys, _encodable(str(key))
                 yield from _walk(member, (*keys, str(key)))
         case list():
+            within = () if keys[-1:] == ("nonFileActions",) else keys  # actions, as in a commit
             for member in value:
-                yield from _walk(member, keys)
+                yield from _walk(member, within)
         case str() if keys[-1:] == ("schemaString",) and value.startswith("{"):
             yield from _walk(json.loads(value), keys)
         case str():

@@ -482,6 +482,15 @@ def test_a_word_of_a_specification_is_no_value(word: str) -> None:
     assert search(builder.store, f"name = '{word}'").is_erased
 
 
+def test_a_number_of_another_action_in_the_hint_is_no_value() -> None:
+    builder = base()
+    domain = {"domain": "delta.rowTracking", "configuration": json.dumps({"mark": ID})}
+    actions = [{"domainMetadata": {**domain, "removed": False}}]
+    hint = {"version": 0, "size": 1, "v2Checkpoint": {"nonFileActions": actions}}
+    put(f"{LOG}/_last_checkpoint", json.dumps(hint))(builder)
+    assert search(builder.store, BY_ID).is_erased
+
+
 def test_a_property_is_removed_before_the_log_is_cleaned_up() -> None:
     builder = base()
     builder.change_metadata(properties={"delta.constraints.c": f"id <> {ID}", "dpo's": NAME})
