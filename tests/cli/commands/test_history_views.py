@@ -98,6 +98,16 @@ def test_the_page_of_a_diff(cli: RunCli, built: TableBuilder, tmp_path: Path) ->
     assert DAYS[1] not in out
 
 
+def test_the_page_of_a_diff_shows_a_column_that_was_dropped_and_added_again(
+    cli: RunCli, tmp_path: Path
+) -> None:
+    table = TableBuilder(tmp_path, [Column("id"), Column("old", "string")], mapping="name")
+    table.commit(table.metadata_action(columns=[Column("id"), Column("old", "integer")]))
+    out = cli("describe-history", str(tmp_path), "--diff", "0..1").out
+    assert "\n  + old = integer\n" in out
+    assert "\n  - old = string\n" in out
+
+
 def test_blame_names_the_commits_of_a_partition(
     cli: RunCli, built: TableBuilder, tmp_path: Path
 ) -> None:
