@@ -167,6 +167,26 @@ def test_blame_finds_values_however_they_are_spelt(
         assert blamed(cli, tmp_path, partition) == versions
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "asked"),
+    [
+        ("double", "2", "2.0"),
+        ("date", "2024-01-02", "2024-1-2"),
+        ("timestamp", "2024-01-02 00:00:00.000000", "2024-01-02T00:00:00Z"),
+        ("timestamp", "2024-01-02 00:00:00.000000", "2024-01-02 00:00:00"),
+        ("boolean", "true", "TRUE"),
+    ],
+)
+def test_blame_compares_values_and_not_their_texts(
+    cli: RunCli, tmp_path: Path, kind: str, value: str, asked: str
+) -> None:
+    table = TableBuilder(tmp_path, [Column("id"), Column("p", kind)], partition_by=("p",))
+    table.append([{"id": 1, "p": value}])
+    table.append([{"id": 1, "p": None}])
+    assert blamed(cli, tmp_path, f"p={asked}") == [1]
+    assert blamed(cli, tmp_path, "p=__HIVE_DEFAULT_PARTITION__") == [2]
+
+
 @pytest.mark.parametrize("value", ["x AND y", "Eu (west)", " east", "a<b", "50% or more", "is é"])
 def test_blame_takes_each_partition_as_it_is_printed(
     cli: RunCli, tmp_path: Path, value: str
@@ -265,6 +285,13 @@ def test_blame_refuses_what_is_no_partition(
     with pytest.raises(UsageError, match="is not a partition"):
         parse_partition("day")
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
+
+
+def test_blame_refuses_a_text_that_is_no_value_of_the_column(cli: RunCli, tmp_path: Path) -> None:
+    TableBuilder(tmp_path, [Column("id"), Column("day", "date")], partition_by=("day",))
+    ran = cli("describe-history", str(tmp_path), "--blame", "day=monday")
+    assert (ran.code, ran.out) == (2, "")
+    assert "partition value 'monday' of column 'day' is not a valid" in ran.err
 
 
 class Scene:
