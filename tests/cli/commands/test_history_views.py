@@ -108,6 +108,33 @@ def test_the_page_of_a_diff_shows_a_column_that_was_dropped_and_added_again(
     assert "\n  - old = string\n" in out
 
 
+def test_the_page_of_a_diff_shows_how_columns_are_clustered_ordered_and_computed(
+    cli: RunCli, tmp_path: Path
+) -> None:
+    columns = [Column("id"), Column("n", "integer"), Column("day", "date"), Column("s", "string")]
+    table = TableBuilder(tmp_path, columns, features=["clustering", "domainMetadata"])
+    told = {"comment": "a\n\x1b'b'", "CURRENT_DEFAULT": "7"}
+    computed = {"delta.generationExpression": "CAST(s AS DATE)"}
+    changed = [
+        Column("id"),
+        Column("day", "date", metadata=computed),
+        Column("n", "integer", metadata=told),
+        Column("s", "string"),
+    ]
+    domain = {
+        "domain": "delta.clustering",
+        "configuration": json.dumps({"clusteringColumns": [["n"], ["id"]]}),
+        "removed": False,
+    }
+    table.commit(table.metadata_action(columns=changed), {"domainMetadata": domain})
+    out = cli("describe-history", str(tmp_path), "--diff", "0..1").out
+    described = "default 7 comment " + repr(told["comment"])
+    assert "  ~ day: date -> date generated as (CAST(s AS DATE))\n" in out
+    assert f"  ~ n: integer -> integer {described}\n" in out
+    assert "  + clustering columns = n, id\n" in out
+    assert "  ~ column order: n, day -> day, n\n" in out
+
+
 def test_blame_names_the_commits_of_a_partition(
     cli: RunCli, built: TableBuilder, tmp_path: Path
 ) -> None:
