@@ -12,7 +12,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.clustering import clustering_names
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.readers import Verdict, judge_readers
 from deltactl.protocol.schema import StructType, render_type
@@ -105,6 +105,7 @@ def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
 
 def _row(table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
     metadata, protocol = table.metadata, table.protocol
+    schema = _schema(metadata) or StructType(())
     return {
         "format": "delta",
         "id": metadata.id,
@@ -114,7 +115,7 @@ def _row(table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
         "createdAt": metadata.created_time_ms,
         "lastModified": _last_modified_ms(table),
         "partitionColumns": list(metadata.partition_columns),
-        "clusteringColumns": _logical_clustering_columns(table),
+        "clusteringColumns": clustering_names(table.domains, schema),
         "numFiles": sizes.num_files,
         "sizeInBytes": sizes.size_bytes,
         "properties": dict(metadata.configuration),
@@ -149,17 +150,6 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
     if schema is None:
         return None
     return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
-
-
-def _logical_clustering_columns(table: Snapshot) -> list[str]:
-    """Return logical names of the clustering columns, nested ones dotted."""
-    schema = _schema(table.metadata)
-    paths = clustering_columns(table.domains)
-    known = [[] if schema is None else schema.fields_at(path) for path in paths]
-    return [
-        ".".join([*(field.name for field in fields), *path[len(fields) :]])
-        for fields, path in zip(known, paths, strict=True)
-    ]
 
 
 def _list_refusals(log: DeltaLog, table: Snapshot) -> dict[Operation, str]:

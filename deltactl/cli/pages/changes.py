@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -46,9 +46,10 @@ def describe_diff(
     )
     if any(part.partition_values for part in diff.partitions):
         yield describe_partitions(diff.partitions, most=20)
-    yield from _list_changes("columns", {c.column: (c.before, c.after) for c in diff.columns})
-    yield from _list_changes("properties", diff.properties)
-    yield from _list_changes("table", diff.facts)
+    # A column that was dropped and added again is listed twice, under the same name.
+    yield from _list_changes("columns", [(c.column, (c.before, c.after)) for c in diff.columns])
+    yield from _list_changes("properties", diff.properties.items())
+    yield from _list_changes("table", diff.facts.items())
 
 
 def _version(version: int, timestamp_ms: int | None) -> str:
@@ -63,10 +64,10 @@ def _describe(counts: FileCounts) -> str:
 
 
 def _list_changes(
-    heading: str, changes: Mapping[str, tuple[str | None, str | None]]
+    heading: str, changes: Collection[tuple[str, tuple[str | None, str | None]]]
 ) -> Iterator[Section]:
     if changes:
-        lines = [_describe_change(name, *sides) for name, sides in changes.items()]
+        lines = [_describe_change(name, *sides) for name, sides in changes]
         yield Section(Tone.STRONG(heading), notes=lines)
 
 
@@ -204,7 +205,7 @@ def _describe_alter(title: Line, plan: AlterPlan) -> Iterator[Section]:
         ],
         notes=[Tone.CAUTION(risk) for risk in plan.risks],
     )
-    yield from _list_changes("properties", plan.properties)
+    yield from _list_changes("properties", plan.properties.items())
 
 
 def _describe_steps(steps: Sequence[Step]) -> Iterator[str]:

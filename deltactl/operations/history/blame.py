@@ -20,15 +20,17 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import History, Selection
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.predicate.literals import Constant, comparable
+from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.predicate.terms import Column, Comparison, Junction, Term
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value, partition_directory
-from deltactl.protocol.schema import Field
+from deltactl.protocol.schema import Field, PrimitiveType
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange, RowFilter
     from deltactl.log.commits.parsed import ParsedCommits
-    from deltactl.operations.predicate.parse import PartitionPredicate
 
 Partition = Mapping[str, str | None]
 
@@ -38,6 +40,7 @@ _IS_PREDICATE: Final = re.compile(
     r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|r?like|between)\s""", re.IGNORECASE
 )
 _MAX_NEAREST: Final = 3
+_TEXT: Final = PrimitiveType("string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def blame_partition(
         now_ms: the current time, which a predicate may contain.
 
     Raises:
-        UsageError: the table is not partitioned by these columns.
+        UsageError: the table is not partitioned by these columns, or they cannot have the values.
         PredicateError: the predicate cannot be parsed, or is not about partition columns.
         NotATableError: there is no log.
         CorruptLogError: no version can be rebuilt, so the columns are unknown.
@@ -210,8 +213,6 @@ def _parse_blame(
 ) -> BlameFilter:
     """Parse the value of ``--blame``: a partition in the form of directory names or a predicate."""
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
-        from deltactl.operations.predicate.parse import parse_predicate
-
         try:
             return _filter_by(parse_predicate(text, partition_fields, now_ms), partition_fields)
         except PredicateError:
@@ -252,36 +253,31 @@ def _by_partition(
                 if known
                 else "Omit --blame: the table has no partition columns.",
             )
-    wanted = {known[name].physical_name: value for name, value in partition.items()}
-    return BlameFilter(
-        partition,
-        None,
-        tuple(known[name] for name in partition),
-        lambda partition_values: _equal_values(partition_values, wanted),
-        tuple(_traces(value) for value in partition.values()),
-        {name: [value] for name, value in partition.items() if value is not None},
-    )
+    pairs = [(known[name], value) for name, value in partition.items()]
+    term = Junction("AND", tuple(_is_value(*pair) for pair in pairs))
+    found = _filter_by(PartitionPredicate("", tuple(partition), term), partition_fields)
+    traces = tuple(_traces(*pair) for pair in pairs)
+    return replace(found, partition=partition, sql=None, traces=traces)
 
 
-def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.ChunkedArray:
-    """Return which rows have the values, by physical names.
+def _is_value(column: Field, text: str | None) -> Term:
+    """Return the condition that a column has this value, in any form; null is a value."""
+    kind = arrow_type(column.type)
+    try:
+        values = parse_partition_column(pa.array([text], pa.string()), kind, column=column.name)
+    except CorruptLogError as error:
+        raise UsageError(
+            error.message, hint="Write the value as in a directory name, such as day=2024-01-31."
+        ) from error
+    operand = Column(column.name, column.physical_name, kind, column.name)
+    return Comparison(operand, "<=>", Constant("string", text), comparable(values)[0])
 
-    An empty value means null, as for readers (PROTOCOL.md, "Partition Value Serialization").
-    """
-    mask = pa.chunked_array([pa.repeat(True, len(partition_values))])
-    for key, value in wanted.items():
-        values = lookup_map(partition_values, key)
-        is_null = pc.or_kleene(pc.is_null(values), pc.equal(values, ""))
-        found = is_null if value is None else pc.equal(values, value)
-        mask = pc.and_(mask, pc.fill_null(found, False))
-    return mask
 
-
-def _traces(value: str | None) -> tuple[bytes, ...]:
+def _traces(column: Field, value: str | None) -> tuple[bytes, ...]:
     """Return strings that a commit with the value contains, in the forms of writers in JSON."""
-    if value is None:
+    if not value:
         return (b"null", b'""')
-    if not value.isascii() or '"' in value or "\\" in value or "/" in value:
+    if column.type != _TEXT or not value.isascii() or '"' in value or "\\" in value or "/" in value:
         return (b"",)  # it has more than one spelling
     return (json.dumps(value).encode(),)
 

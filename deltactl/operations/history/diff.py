@@ -17,9 +17,10 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.clustering import clustering_names
 from deltactl.protocol.features import list_features
 from deltactl.protocol.path_columns import normalize_paths
-from deltactl.protocol.schema import Field, render_type
+from deltactl.protocol.schema import Field, StructType, render_type
 from deltactl.units import format_timestamp
 
 COUNTED_COLUMNS: Final = (
@@ -37,7 +38,8 @@ COUNTED_COLUMNS: Final = (
 class ColumnChange:
     """A column that was added (``before`` null), removed (``after`` null) or changed.
 
-    ``before`` and ``after`` are type and nullability, with the name in front if it changed.
+    ``before`` and ``after`` are type and nullability, with the name in front if it changed, then
+    generation expression, default and comment.
     """
 
     column: str
@@ -51,8 +53,8 @@ class VersionDiff(ShortRepr):
 
     ``added`` and ``removed`` count files live at one version only, in total and per partition, by
     (path, deletion vector): ``num_remarked`` paths are in both, with another deletion vector.
-    ``facts`` are name, description, partition columns, protocol and features that changed, as
-    ``properties`` by name: before and after.
+    ``facts`` are name, description, partition and clustering columns, protocol, features and the
+    order of columns that changed, as ``properties`` by name: before and after.
     """
 
     _SHOWN = ("added.num_files", "removed.num_files")
@@ -138,7 +140,7 @@ def compare_snapshots(
         [_renamed(partition, names) for partition in partitions],
         _diff_columns(before.metadata, after.metadata),
         _changed(before.metadata.configuration, after.metadata.configuration),
-        _changed(_facts(before), _facts(after)),
+        _changed(_facts(before), _facts(after)) | _moved(before.metadata, after.metadata),
     )
 
 
@@ -214,15 +216,41 @@ def _fields(metadata: Metadata) -> dict[str, Field]:
 def _describe(field: Field, with_name: bool) -> str:
     words = [field.name] if with_name else []
     words += [render_type(field.type), *([] if field.nullable else ["not null"])]
+    said = field.metadata
+    if (expression := said.get("delta.generationExpression")) is not None:
+        words.append(f"generated as ({expression})")
+    if (default := said.get("CURRENT_DEFAULT")) is not None:
+        words.append(f"default {default}")
+    if (comment := said.get("comment")) is not None:
+        words.append(f"comment {comment!r}")
     return " ".join(words)
+
+
+def _moved(before: Metadata, after: Metadata) -> dict[str, tuple[str, str]]:
+    """Return the columns of both versions from the first to the last that is in another place."""
+    old, new = _fields(before), _fields(after)
+    pairs = list(
+        zip((key for key in old if key in new), (key for key in new if key in old), strict=True)
+    )
+    places = [place for place, (was, is_) in enumerate(pairs) if was != is_]
+    if not places:
+        return {}
+    moved = pairs[places[0] : places[-1] + 1]
+    names = (
+        ", ".join(old[was].name for was, _ in moved),
+        ", ".join(new[is_].name for _, is_ in moved),
+    )
+    return {"column order": names}
 
 
 def _facts(snapshot: Snapshot) -> dict[str, str]:
     metadata, protocol = snapshot.metadata, snapshot.protocol
+    schema = StructType(tuple(_fields(metadata).values()))
     facts = {
         "name": metadata.name,
         "description": metadata.description,
         "partition columns": ", ".join(metadata.partition_columns),
+        "clustering columns": ", ".join(clustering_names(snapshot.domains, schema)),
         "reader version": str(protocol.min_reader_version),
         "writer version": str(protocol.min_writer_version),
         "features": ", ".join(sorted(list_features(protocol))),

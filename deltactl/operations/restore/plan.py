@@ -176,10 +176,10 @@ def plan_restore(
         num_files = current.num_files + added.num_rows - removed.num_rows
         size_bytes = current.size_bytes + sum_sizes(added) - sum_sizes(removed)
     is_empty = is_same and not added.num_rows and (options.ignore_missing or not missing)
-    metadata, protocol = state.metadata, state.protocol
+    metadata, protocol, domains = state.metadata, state.protocol, target.domains
     if predicate is not None or target is current:
-        metadata, protocol = current.metadata, current.protocol
-    after = replace(target, metadata=metadata, protocol=protocol)
+        metadata, protocol, domains = current.metadata, current.protocol, current.domains
+    after = replace(target, metadata=metadata, protocol=protocol, domains=domains)
     return RestorePlan(
         current.version,
         target.version,

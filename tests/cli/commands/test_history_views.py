@@ -98,6 +98,43 @@ def test_the_page_of_a_diff(cli: RunCli, built: TableBuilder, tmp_path: Path) ->
     assert DAYS[1] not in out
 
 
+def test_the_page_of_a_diff_shows_a_column_that_was_dropped_and_added_again(
+    cli: RunCli, tmp_path: Path
+) -> None:
+    table = TableBuilder(tmp_path, [Column("id"), Column("old", "string")], mapping="name")
+    table.commit(table.metadata_action(columns=[Column("id"), Column("old", "integer")]))
+    out = cli("describe-history", str(tmp_path), "--diff", "0..1").out
+    assert "\n  + old = integer\n" in out
+    assert "\n  - old = string\n" in out
+
+
+def test_the_page_of_a_diff_shows_how_columns_are_clustered_ordered_and_computed(
+    cli: RunCli, tmp_path: Path
+) -> None:
+    columns = [Column("id"), Column("n", "integer"), Column("day", "date"), Column("s", "string")]
+    table = TableBuilder(tmp_path, columns, features=["clustering", "domainMetadata"])
+    told = {"comment": "a\n\x1b'b'", "CURRENT_DEFAULT": "7"}
+    computed = {"delta.generationExpression": "CAST(s AS DATE)"}
+    changed = [
+        Column("id"),
+        Column("day", "date", metadata=computed),
+        Column("n", "integer", metadata=told),
+        Column("s", "string"),
+    ]
+    domain = {
+        "domain": "delta.clustering",
+        "configuration": json.dumps({"clusteringColumns": [["n"], ["id"]]}),
+        "removed": False,
+    }
+    table.commit(table.metadata_action(columns=changed), {"domainMetadata": domain})
+    out = cli("describe-history", str(tmp_path), "--diff", "0..1").out
+    described = "default 7 comment " + repr(told["comment"])
+    assert "  ~ day: date -> date generated as (CAST(s AS DATE))\n" in out
+    assert f"  ~ n: integer -> integer {described}\n" in out
+    assert "  + clustering columns = n, id\n" in out
+    assert "  ~ column order: n, day -> day, n\n" in out
+
+
 def test_blame_names_the_commits_of_a_partition(
     cli: RunCli, built: TableBuilder, tmp_path: Path
 ) -> None:
@@ -155,6 +192,26 @@ def test_blame_finds_values_however_they_are_spelt(
         ("p=nothing", []),
     ):
         assert blamed(cli, tmp_path, partition) == versions
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "asked"),
+    [
+        ("double", "2", "2.0"),
+        ("date", "2024-01-02", "2024-1-2"),
+        ("timestamp", "2024-01-02 00:00:00.000000", "2024-01-02T00:00:00Z"),
+        ("timestamp", "2024-01-02 00:00:00.000000", "2024-01-02 00:00:00"),
+        ("boolean", "true", "TRUE"),
+    ],
+)
+def test_blame_compares_values_and_not_their_texts(
+    cli: RunCli, tmp_path: Path, kind: str, value: str, asked: str
+) -> None:
+    table = TableBuilder(tmp_path, [Column("id"), Column("p", kind)], partition_by=("p",))
+    table.append([{"id": 1, "p": value}])
+    table.append([{"id": 1, "p": None}])
+    assert blamed(cli, tmp_path, f"p={asked}") == [1]
+    assert blamed(cli, tmp_path, "p=__HIVE_DEFAULT_PARTITION__") == [2]
 
 
 @pytest.mark.parametrize("value", ["x AND y", "Eu (west)", " east", "a<b", "50% or more", "is é"])
@@ -255,6 +312,13 @@ def test_blame_refuses_what_is_no_partition(
     with pytest.raises(UsageError, match="is not a partition"):
         parse_partition("day")
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
+
+
+def test_blame_refuses_a_text_that_is_no_value_of_the_column(cli: RunCli, tmp_path: Path) -> None:
+    TableBuilder(tmp_path, [Column("id"), Column("day", "date")], partition_by=("day",))
+    ran = cli("describe-history", str(tmp_path), "--blame", "day=monday")
+    assert (ran.code, ran.out) == (2, "")
+    assert "partition value 'monday' of column 'day' is not a valid" in ran.err
 
 
 class Scene:

@@ -153,6 +153,16 @@ def test_a_dry_run_writes_nothing() -> None:
     assert report.plan.diff.removed.num_files == 2
 
 
+def test_a_dry_run_tells_the_clustering_columns() -> None:
+    builder = memory_table(Column("id"), features=["clustering", "domainMetadata"])
+    clustering = {"domain": "delta.clustering", "removed": False}
+    builder.commit(
+        {"domainMetadata": {**clustering, "configuration": '{"clusteringColumns":[["id"]]}'}}
+    )
+    facts = restore(builder.store, 0, dry_run=True).plan.diff.facts
+    assert facts == {"clustering columns": ("id", None)}
+
+
 class Meanwhile(ForwardingStore):
     """Another writer acts once, before or after the commit is put."""
 
