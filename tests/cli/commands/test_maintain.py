@@ -176,14 +176,47 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
     ]
 
 
-def test_a_policy_without_actions_is_told(lake: Path, cli: RunCli) -> None:
-    policy = write_policy(
-        lake, '[profiles.out]\ntables = ["b"]\n[profiles.out.maintain]\nactions = []\n'
-    )
-    ran = cli("maintain", "a", "b", "--policy", policy)
+@pytest.mark.parametrize(
+    ("actions", "words", "reason"),
+    [
+        ("", [], "the policy has no actions"),
+        ("vacuum", ["--only", "checkpoint"], "the policy does not enable checkpoint"),
+    ],
+)
+def test_tables_that_the_policy_leaves_out_are_skipped(
+    lake: Path, cli: RunCli, actions: str, words: Sequence[str], reason: str
+) -> None:
+    """Their logs are not read: no error of them is one of the run."""
+    text = '[profiles.out]\ntables = ["b*"]\n[profiles.out.maintain]\nactions = "{}"\n'
+    words = ["--policy", write_policy(lake, text.format(actions)), *words]
+    ran = cli("maintain", "a", "b", "broken", *words, "--metrics", "m.prom", "-o", "json")
     assert ran.code == 0
-    assert "note: 1 table left out, such as b: the policy has no actions\n" in ran.err
-    assert cli("maintain", "a", "b", "--policy", policy, "-q").err == ""
+    runs = {run["table"]: run for run in ran.document["runs"]}
+    assert [runs[it]["status"] for it in ("a", "b", "broken")] == ["done", "skipped", "skipped"]
+    assert {runs[it]["skipped"] for it in ("b", "broken")} == {reason}
+    assert ran.document["totals"]["failed_tables"] == 0
+    text = (lake / "m.prom").read_text()
+    assert 'exit_status{table="b"} 0' in text
+    assert re.findall(r'success_timestamp_seconds\{table="(.*)"', text) == ["a"]
+    assert '<skipped message="the policy' in cli("maintain", "[ab]", *words, "-o", "junit").out
+
+
+def test_one_table_that_the_policy_leaves_out_is_skipped(lake: Path, cli: RunCli) -> None:
+    words = ["--policy", write_policy(lake, '[maintain]\nactions = ""\n'), "--metrics", "m.prom"]
+    for form in ("table", "json", "ndjson", "csv", "github", "junit"):
+        ran = cli("maintain", "broken", *words, "--check", "-o", form)
+        assert (ran.code, ran.err) == (0, "")
+    assert cli("maintain", "broken", *words).out == "Skipped: the policy has no actions\n"
+    assert re.findall("^deltactl_.*", (lake / "m.prom").read_text(), re.MULTILINE) == [
+        'deltactl_exit_status{table="broken"} 0'
+    ]
+
+
+def test_an_action_that_no_policy_enables_is_refused(lake: Path, cli: RunCli) -> None:
+    policy = write_policy(lake, '[maintain]\nactions = "vacuum"\n')
+    ran = cli("maintain", "a", "b", "--policy", policy, "--only", "vacuum,optimize")
+    assert ran.code == 2
+    assert "--only: the policy does not enable optimize\n" in ran.err
 
 
 @pytest.mark.parametrize(
