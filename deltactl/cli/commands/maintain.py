@@ -181,7 +181,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     options = session.take(MaintainOptions)
     memory = options.memory_bytes or machine_memory_bytes() // 2
     options = replace(options, jobs=min(jobs, len(tables) or 1), memory_bytes=memory)
-    metrics = _parse_metrics(session.take(MaintainFlags).metrics)
+    metrics = _parse_metrics(session)
     run = Maintenance(options, SystemClock(), sums_tombstones=metrics is not None)
     fleet = session.shared = _Fleet(run)
     for pattern, error in session.unlisted.items():
@@ -207,10 +207,12 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
         _finish(session, fleet)
 
 
-def _parse_metrics(name: str | None) -> Path | None:
+def _parse_metrics(session: Session) -> Path | None:
+    name = session.take(MaintainFlags).metrics
     if name is None:
         return None
-    return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
+    example = "/var/lib/node_exporter/deltactl.prom"
+    return choose_output_file("--metrics", name, example, session.named_files())
 
 
 def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
