@@ -544,6 +544,14 @@ def test_the_policy_of_maintain_is_among_the_settings(
     assert shown["list-files"] == ("never", "file", "deltactl.toml: [maintain]")
     assert shown["cluster-columns"] == ("a", "environment", "DELTACTL_CLUSTER_COLUMNS")
     assert shown["skip-hot"] == ("30min", "default", "")
+    properties = {
+        "delta.targetFileSize": "1kb",
+        "delta.deletedFileRetentionDuration": "interval 3 days",
+    }
+    make_table(folder / "t", properties)
+    shown = settings("t", "--command", "maintain")
+    assert shown["target-size"] == ("1kb", "table property", "delta.targetFileSize")
+    assert shown["retain"][1:] == ("table property", "delta.deletedFileRetentionDuration")
 
 
 def test_a_time_limit_of_zero_is_refused(
