@@ -161,12 +161,13 @@ class Maintenance:
         )  # fmt: skip
         with lease if self.options.lease else nullcontext():
             work.run(chosen)
+            settled = _settle(chosen, work)
             report = TableReport(
                 observation.facts,
                 self.options.budget,
-                _settle(chosen, work, left),
+                (*settled, *left),
                 tuple(work.outcomes),
-                interrupted=work.is_cancelled,
+                interrupted=work.is_cancelled and any(it.state == "left" for it in settled),
                 seconds=self._clock.monotonic() - began,
             )
             self._write_down(store, report, holder, context.warn)
@@ -196,10 +197,8 @@ class Maintenance:
             warn(f"this run could not be recorded: {error.message}")
 
 
-def _settle(
-    chosen: Sequence[Action], work: TableWork, left: Sequence[Action]
-) -> tuple[Action, ...]:
-    """Return the actions of a table with their results."""
+def _settle(chosen: Sequence[Action], work: TableWork) -> tuple[Action, ...]:
+    """Return the actions that were to be done on a table, with their results."""
     settled: dict[tuple[int, str], Action] = {}
     for action in work.left:
         settled[action.rank, action.name] = action
@@ -207,7 +206,7 @@ def _settle(
         for action in outcome.actions:
             settled[action.rank, action.name] = outcome.settle(action)
     found = [settled.pop((action.rank, action.name)) for action in chosen]
-    return (*found, *settled.values(), *left)
+    return (*found, *settled.values())
 
 
 def _stop_on_failure(context: RunContext) -> tuple[RunContext, list[Exception]]:
