@@ -90,7 +90,9 @@ class MaintainPolicy:
     max_deleted_rows_ratio: float = setting(
         0.05, "Rewrite files with a larger share of deleted rows", least=0, most=1
     )
-    cluster_columns: Columns | None = setting(None, "Columns to cluster rows by", metavar="COLUMNS")
+    cluster_columns: Columns | None = setting(
+        None, "Columns to cluster rows by", metavar="COLUMNS", sets="cluster_by"
+    )
     retain: Duration | None = setting(
         None,
         "Retention of the vacuum; not less than that of the table",

@@ -180,8 +180,8 @@ class MaintainReport(ShortRepr):
     """The result for all tables.
 
     ``errors``: by table, the worst error of each that has one, also of an action that failed.
-    ``note`` is set if the budget is smaller than the smallest action. ``skipped``: tables that the
-    policy leaves out, and the reason; their logs were not read.
+    ``note`` is set if no action fits into the budget. ``skipped``: tables that the policy leaves
+    out, and the reason; their logs were not read.
     """
 
     tables: tuple[TableReport, ...] = ()

@@ -239,6 +239,24 @@ def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, s
     assert not (lake / "a" / commit_path(13)).exists()
 
 
+@pytest.mark.parametrize("section", ["maintain", "profiles.one.maintain"])
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("cluster-columns = 'nope'", "cluster-columns: the table has no column 'nope'"),
+        ("retain = '1d'", "retain 1d is less than this table's retention"),
+    ],
+)
+def test_what_does_not_fit_a_table_is_said_with_its_key(
+    lake: Path, cli: RunCli, section: str, key: str, said: str
+) -> None:
+    text = f"[profiles.one]\ntables = ['a']\n[{section}]\n{key}\n"
+    words = ("--policy", write_policy(lake, text), "--dry-run", "-o", "json")
+    message = cli("maintain", "a", *words).document["error"]["message"]
+    place = "" if "profiles" in section else "policy.toml: maintain."  # one for all tables
+    assert message.startswith(f"{place}{said}")
+
+
 @pytest.mark.parametrize(
     ("text", "variable", "unused"),
     [
