@@ -355,7 +355,7 @@ def _keywords_of(option: Declared) -> tuple[str, ...]:
 
 def spell_given(ctx: Any, sources: Sequence[Source], name: str) -> str:
     """Return an option as the user gave it: its flag, or the variable or key that sets it."""
-    options = ctx.command.declared.values()
+    options: Collection[Declared] = ctx.command.declared.values()
     own = next((it for it in options if name in _keywords_of(it)), None)
     if own is not None and (not own.option.is_settable or find_typed(ctx, own) is not None):
         return f"--{own.name}"

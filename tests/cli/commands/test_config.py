@@ -154,6 +154,11 @@ def test_what_is_wrong_in_a_file_is_reported_with_its_place(
     assert message in ran.err
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(settings: Settings, folder: Path) -> None:
+    write(folder / "deltactl.toml", "\ufeff[optimize]\ntarget-size = '2MiB'\n")
+    assert settings("optimize")["target-size"][0] == "2MiB"
+
+
 @pytest.mark.parametrize(
     "place", ["[optimize]", "[profiles.x]\ntables = ['a']\n[profiles.x.optimize]"]
 )

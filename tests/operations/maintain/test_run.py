@@ -196,6 +196,18 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
     assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
 
 
+def test_the_reason_says_what_a_rewrite_changes(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")], features=["deletionVectors"])
+    [path] = builder.append([{"id": 1}, {"id": 2}])
+    builder.delete_rows(path, [0])
+    reasons = [only(run(tmp_path, dry_run=True)).actions[0].reason]
+    for number in range(5):
+        builder.append([{"id": number}])
+    reasons.append(only(run(tmp_path, dry_run=True)).actions[0].reason)
+    assert reasons[0].startswith("1 file with deleted rows (")
+    assert reasons[1].startswith("6 small files become 1, 1 file with deleted rows (")
+
+
 def test_a_partition_is_chosen_by_any_spelling_of_its_name(tmp_path: Path) -> None:
     values = ["a/b", "a%b", "ä =", None, ""]
     builder = TableBuilder(tmp_path, COLUMNS, partition_by=["part"])
