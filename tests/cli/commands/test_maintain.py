@@ -358,8 +358,11 @@ def test_a_stopped_run_counts_the_actions_that_were_finished(
 
 @pytest.mark.parametrize(
     ("tables", "at", "code"),
-    [(["a"], 1, 1), (["*"], 1, 1), (["a", "b"], 1, 1), (["a"], 2, 0), (["*"], 2, 5)],
-)
+    [
+        (["a"], 1, 1), (["*"], 1, 1), (["a", "b"], 1, 1), (["a"], 2, 0), (["*"], 2, 5),
+        (["*", "--policy", "policy.toml"], 1, 1),
+    ],
+)  # fmt: skip
 def test_the_exit_status_says_whether_anything_was_done(
     lake: Path,
     cli: RunCli,
@@ -374,6 +377,7 @@ def test_the_exit_status_says_whether_anything_was_done(
     That one finds nothing left to do: the optimize wrote the checkpoint.
     """
     shutil.rmtree("broken")
+    write_policy(lake, '[profiles.b]\ntables = ["b"]\n[profiles.b.maintain]\nactions = []\n')
     calls: list[object] = []
 
     def act(work: TableWork, base: Outcome) -> Outcome:
