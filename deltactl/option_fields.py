@@ -55,7 +55,8 @@ class Option:
     select what a run changes, or that disable a safety rule, must be given on each command line.
     Those without ``has_flag`` are settings only.
     ``--help`` shows those that most people need (``is_basic``), ``--help-all`` and the manual all.
-    ``table_property`` applies if nothing else sets the value. ``alone_with``: the option starts
+    ``table_property`` applies if nothing else sets the value. ``sets`` is the option of another
+    command that it sets under another name, as a keyword. ``alone_with``: the option starts
     another task, and no other options of the command may be given with it. ``bare`` is the value of
     an option without a value.
     """
@@ -76,6 +77,7 @@ class Option:
     is_counted: bool = False
     is_for_one_table: bool = False
     table_property: str | None = None
+    sets: str | None = None
     alone_with: Collection[str] | None = None
     bare: str | None = None
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.options.common import GlobalOptions, exposed_secrets, resolve_references
-from deltactl.cli.options.declared import take_options
+from deltactl.cli.options.declared import find_typed, take_options
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.output.output import Output
 from deltactl.cli.settings.file import Settings
+from deltactl.cli.settings.sources import find_setting
 from deltactl.commit_options import SECTION, CommitOptions
 from deltactl.storage.network.pacing import RATE_OPTION
 
@@ -46,6 +47,17 @@ class TableAccess:
             UsageError: a value is invalid.
         """
         return take_options(self.ctx, kind, self.settings.sources_for(self.command, self.table))
+
+    def named_files(self) -> Iterator[tuple[str, str]]:
+        """Yield the files that options and settings name, each after what names it."""
+        sources = self.settings.sources_for(self.command, self.table)
+        for it in self.ctx.command.declared.values():
+            if it.placeholder == "FILE":
+                setting = find_setting(sources, it.name) if it.option.is_settable else None
+                file = find_typed(self.ctx, it) or (setting and setting.text)
+                if file is not None:
+                    yield f"--{it.name}", file
+        yield from (("the settings", str(path)) for path in self.settings.paths)
 
     @property
     def storage_options(self) -> Mapping[str, str]:

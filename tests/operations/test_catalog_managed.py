@@ -207,10 +207,10 @@ def test_maintain_fails_if_the_commits_that_a_checkpoint_needs_cannot_be_publish
     for _ in range(12):
         scene.append()
     scene.store.put(commit_path(scene.first), b"{}")
-    name, options = "memory", MaintainOptions(only=frozenset({"checkpoint"}))
+    name, policy = "memory", MaintainPolicy(actions=["checkpoint"])
     for _ in range(2):
-        run = Maintenance(options, context.clock)
-        run.observe(name, scene.log(context.warn, read_only=True), MaintainPolicy(), context)
+        run = Maintenance(MaintainOptions(), context.clock)
+        run.observe(name, scene.log(context.warn, read_only=True), policy, context)
         run.decide([name])
         report = run.act(name, scene.log(context.warn), context)
     assert [type(error) for error in report.errors] == [SafetyError]

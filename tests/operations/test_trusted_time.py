@@ -286,6 +286,19 @@ def test_maintain_says_what_waits_for_a_commit(tmp_path: Path) -> None:
     assert (facts.expired_log_files, facts.waiting_log_files) == (0, 2)
 
 
+def test_maintain_names_no_command_for_commits_that_no_cleanup_deletes(tmp_path: Path) -> None:
+    """All have one time, so that of the checkpoint depends on the commits before it."""
+    machine = Machine(tmp_path)
+    machine.append(3)
+    machine.builder.checkpoint(2)
+    for version in range(4):
+        os.utime(machine.root / commit_path(version), (1e9, 1e9))
+    with machine.running() as disk:
+        log = DeltaLog(disk, machine.said.append)
+        facts = observe_table("t", log, MaintainPolicy(), machine.context()).facts
+    assert facts.waiting_log_files == 0
+
+
 def object_table() -> tuple[TableBuilder, MemoryStore]:
     """Commits of now, by the clock of the store; this machine is ahead of it."""
     store = MemoryStore(f"memory://trusted/{time.monotonic_ns()}")

@@ -29,7 +29,7 @@ from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.maintain.options import MaintainOptions
-from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy
+from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.option_fields import output_option, selection_option
 from deltactl.units import format_count
 
@@ -97,6 +97,10 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     fleet = session.shared
     assert isinstance(fleet, _Fleet)
+    if (reason := fleet.run.skipped.get(table)) is not None:
+        _note(fleet, table, ExitCode.DONE, None)
+        session.present(tuple, rows=(), skipped=reason)
+        return
     for warning in fleet.warnings.get(table, ()):
         session.output.warn(warning)
     try:
@@ -177,7 +181,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     options = session.take(MaintainOptions)
     memory = options.memory_bytes or machine_memory_bytes() // 2
     options = replace(options, jobs=min(jobs, len(tables) or 1), memory_bytes=memory)
-    metrics = _parse_metrics(session.take(MaintainFlags).metrics)
+    metrics = _parse_metrics(session)
     run = Maintenance(options, SystemClock(), sums_tombstones=metrics is not None)
     fleet = session.shared = _Fleet(run)
     for pattern, error in session.unlisted.items():
@@ -185,7 +189,8 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     session.sum_up = lambda: _sum_up(fleet)
     with session.cancellation():
         _observe(session, fleet, tables)
-    ordered = run.decide(tables)
+    # Those that are skipped come first: the end of the time is none of theirs.
+    ordered = [*run.skipped, *run.decide([it for it in tables if it not in run.skipped])]
     if run.decision.note is not None:
         session.output.warn(run.decision.note)
     write: AbstractContextManager[None] = nullcontext()
@@ -202,10 +207,12 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
         _finish(session, fleet)
 
 
-def _parse_metrics(name: str | None) -> Path | None:
+def _parse_metrics(session: Session) -> Path | None:
+    name = session.take(MaintainFlags).metrics
     if name is None:
         return None
-    return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
+    example = "/var/lib/node_exporter/deltactl.prom"
+    return choose_output_file("--metrics", name, example, session.named_files())
 
 
 def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
@@ -216,11 +223,10 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
     held = {table: HeldOutput(session.output, table) for table in tables}
     fleet.warnings = {table: output.warnings for table, output in held.items()}
     children = {table: session.for_table(table, output, jobs) for table, output in held.items()}
-    policies = {table: child.take(MaintainPolicy) for table, child in children.items()}
-    if left_out := [table for table, policy in policies.items() if not policy.actions]:
-        count = format_count(len(left_out), "table")
-        session.output.note(f"{count} left out, such as {left_out[0]}: the policy has no actions")
-    _warn_of_unused(session, policies, fleet.run.options)
+    policies = fleet.run.choose_tables(
+        {table: child.take(MaintainPolicy) for table, child in children.items()}
+    )
+    _warn_of_unused(session, policies)
     _warn_of_profiles(session, tables)
 
     def look(table: str) -> None:
@@ -235,16 +241,14 @@ def _observe(session: Session, fleet: _Fleet, tables: Sequence[str]) -> None:
         fleet.run.observe(table, log, policies[table], context)
 
     with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-look") as pool:
-        list(pool.map(look, tables))
+        list(pool.map(look, policies))
 
 
-def _warn_of_unused(
-    session: Session, policies: Mapping[str, MaintainPolicy], options: MaintainOptions
-) -> None:
+def _warn_of_unused(session: Session, policies: Mapping[str, MaintainPolicy]) -> None:
     """Warn once of settings by which ``vacuum`` would keep more than maintain does."""
     unused: dict[str, None] = {}
     for table, policy in policies.items():
-        if "vacuum" not in (options.only or ACTIONS) or "vacuum" not in policy.actions:
+        if "vacuum" not in policy.actions:
             continue
         sources = session.settings.sources_for("vacuum", table)
         found: dict[str, Setting | None] = {key: find_setting(sources, key) for key in _UNUSED}
@@ -282,7 +286,9 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
         "predicted": sum_effects(report.predicted for report in reports).to_dict(),
         "measured": sum_effects(report.measured for report in reports).to_dict(),
         "left": sum(len(report.left) for report in reports),
-        "failed_tables": sum(sample.report is None for sample in fleet.samples.values()),
+        "failed_tables": sum(
+            sample.report is None and sample.exit_code != 0 for sample in fleet.samples.values()
+        ),
     }
 
 

@@ -37,7 +37,7 @@ def write_report(session: Session) -> Iterator[None]:
     from deltactl.cli.options.output_file import choose_output_file, written_at_end
     from deltactl.storage.local.store import LocalStore
 
-    path = choose_output_file("--report", name, "run.html")
+    path = choose_output_file("--report", name, "run.html", session.named_files())
     began_ms, began = SystemClock().now_ms(), time.monotonic()
 
     def write(raised: BaseException | None) -> None:

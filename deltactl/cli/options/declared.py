@@ -349,14 +349,17 @@ def spell_flag(options: Iterable[Declared], name: str, value: object = NAME_ONLY
 def _keywords_of(option: Declared) -> tuple[str, ...]:
     """Return the names of an option as a keyword: one that is repeated has a plural."""
     keyword = keyword_of(option.field)
-    return (keyword, f"{keyword}s") if option.is_repeated else (keyword,)
+    plural = (f"{keyword}s",) if option.is_repeated else ()
+    return (keyword, *plural, *filter(None, [option.option.sets]))
 
 
 def spell_given(ctx: Any, sources: Sequence[Source], name: str) -> str:
     """Return an option as the user gave it: its flag, or the variable or key that sets it."""
-    options = ctx.command.declared.values()
+    options: Collection[Declared] = ctx.command.declared.values()
     own = next((it for it in options if name in _keywords_of(it)), None)
     if own is not None and (not own.option.is_settable or find_typed(ctx, own) is not None):
         return f"--{own.name}"
     found = find_setting(sources, name.replace("_", "-") if own is None else own.name)
+    if found is None and own is not None and not own.option.has_flag:
+        return own.name  # from a profile
     return spell_flag(options, name) if found is None else found.place

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,17 +13,20 @@ from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, Warn
 _DEVICES: Final = Path("/dev")
 
 
-def choose_output_file(option: str, name: str, example: str) -> Path:
+def choose_output_file(
+    option: str, name: str, example: str, files: Iterable[tuple[str, str]]
+) -> Path:
     """Return the path of a file to write or replace; nothing is written yet.
 
     Args:
         option: the option that names the file.
         name: the path as it was given.
         example: a name of such a file, for the hint.
+        files: the files of the run, each after what names it.
 
     Raises:
-        UsageError: it is an address, a directory, a device, in a directory that cannot be written,
-            or in a table.
+        UsageError: it is an address, a directory, a device, another file of the run, in a directory
+            that cannot be written, or in a table.
     """
     # Imported late: most runs write no such file.
     from deltactl.operations.output_files import ensure_replaceable
@@ -45,6 +49,12 @@ def choose_output_file(option: str, name: str, example: str) -> Path:
             f"{option} {name!r} is a device or a pipe, not a file",
             hint=f"Give a file, such as {example}.",
         )
+    for other, file in files:
+        if other != option and os.path.realpath(file) == os.path.realpath(path):
+            raise UsageError(
+                f"{option} {name!r} is the file of {other}",
+                hint=f"Give another file, such as {example}.",
+            )
     ensure_replaceable(option, name, LocalStore(str(path.parent)))
     return path
 

@@ -57,7 +57,8 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
     yield "deleted rows", deleted if facts.deleted_rows else None
     if facts.hot_partitions:
         hot = format_count(facts.hot_partitions, "partition")
-        yield "being written", f"{hot} of {facts.partitions:,}, {facts.files_a_day:,} files a day"
+        written = format_count(facts.files_a_day, "file")
+        yield "being written", f"{hot} of {facts.partitions:,}, {written} a day"
     if facts.unclustered_bytes is not None:
         yield "not clustered", format_size(facts.unclustered_bytes)
     yield "log", f"{format_count(facts.tail_commits, 'commit')} since the checkpoint"

@@ -179,6 +179,15 @@ class Settings:
         return (*first, EnvironmentSource(self._environ), *files)
 
     @property
+    def paths(self) -> list[Path]:
+        """Return the files that apply.
+
+        Raises:
+            UsageError: a file cannot be understood.
+        """
+        return [file.path for file in (*self._first, *self._files)]
+
+    @property
     def catalogs(self) -> dict[str, tuple[str, str]]:
         """Return file and value of each setting in a section of a catalog."""
         return {
@@ -272,7 +281,7 @@ def load_config_file(
     import tomllib
 
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

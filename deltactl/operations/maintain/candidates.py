@@ -143,11 +143,12 @@ def _deleted_bytes(files: pa.Table, sizes: Integers) -> Integers:
 
 def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) -> Action | None:
     """Return the action that merges small files, and removes deleted rows of ``deleting`` files."""
-    if int(bins.files.sum() - bins.outputs.sum()) < _MIN_FILES_FEWER and not deleting:
+    gone = int(bins.files.sum() - bins.outputs.sum())
+    if gone < _MIN_FILES_FEWER and not deleting:
         return None
-    reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
-    if deleting:
-        reason += f", {format_count(deleting, 'file')} with deleted rows"
+    merge = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
+    purge = f"{format_count(deleting, 'file')} with deleted rows"
+    reason = ", ".join([*([merge] if gone else []), *([purge] if deleting else [])])
     return Action(
         table=subject.facts.table,
         name="optimize",

@@ -38,7 +38,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.storage.network.counts import requests_sent
-from deltactl.units import format_size
+from deltactl.units import format_count, format_size
 
 RECORD: Final = "maintain"
 """The name of the record of the last run that did work, below ``_deltactl/runs``."""
@@ -200,7 +200,7 @@ def _sum_tombstones(subject: TableSubject) -> int | None:
 class Decision:
     """All due actions of all tables, those to do first, in the order of their rank.
 
-    ``note`` is set if the budget is smaller than the smallest action.
+    ``note`` is set if no action fits into the budget.
     """
 
     chosen: tuple[Action, ...]
@@ -304,9 +304,10 @@ def _or_unlimited(left: float | None) -> float:
 def _note_too_small(ranked: Iterable[Action], budget: Budget) -> str:
     smallest = min((_smallest_part(action) for action in ranked), key=lambda e: e.bytes_read)
     return (
-        f"the budget of {budget} is smaller than the smallest action, so maintain does nothing. "
-        f"This action reads {format_size(smallest.bytes_read)} in {smallest.seconds:.1f} s "
-        f"with {smallest.requests} requests"
+        f"no action fits into what is left of the budget of {budget} after the tables were "
+        f"examined, so maintain does nothing. The smallest one reads "
+        f"{format_size(smallest.bytes_read)} in {smallest.seconds:.1f} s with "
+        f"{format_count(smallest.requests or 0, 'request')}"
     )
 
 

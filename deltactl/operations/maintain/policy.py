@@ -81,16 +81,22 @@ class MaintainPolicy:
     skip_hot: Duration = setting(
         timedelta(minutes=30), "Skip partitions that were written within this time", metavar="AGE"
     )
-    target_bytes: SizeBytes | None = setting(None, "Target size of files", flag="target-size")
+    target_bytes: SizeBytes | None = setting(
+        None, "Target size of files", flag="target-size", table_property="delta.targetFileSize"
+    )
     min_file_bytes: SizeBytes | None = setting(
         None, "Smaller files count as small", flag="min-file-size"
     )
     max_deleted_rows_ratio: float = setting(
         0.05, "Rewrite files with a larger share of deleted rows", least=0, most=1
     )
-    cluster_columns: Columns | None = setting(None, "Columns to cluster rows by", metavar="COLUMNS")
+    cluster_columns: Columns | None = setting(
+        None, "Columns to cluster rows by", metavar="COLUMNS", sets="cluster_by"
+    )
     retain: Duration | None = setting(
-        None, "Retention of the vacuum; not less than that of the table"
+        None,
+        "Retention of the vacuum; not less than that of the table",
+        table_property="delta.deletedFileRetentionDuration",
     )
     list_files: Literal["auto", "always", "never"] = setting(
         "auto", "Whether to list a table's files"

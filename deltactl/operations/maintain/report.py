@@ -180,12 +180,14 @@ class MaintainReport(ShortRepr):
     """The result for all tables.
 
     ``errors``: by table, the worst error of each that has one, also of an action that failed.
-    ``note`` is set if the budget is smaller than the smallest action.
+    ``note`` is set if no action fits into the budget. ``skipped``: tables that the policy leaves
+    out, and the reason; their logs were not read.
     """
 
     tables: tuple[TableReport, ...] = ()
     errors: Mapping[str, DeltactlError] = field(default_factory=dict)
     note: str | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_due(self) -> bool:
@@ -217,6 +219,7 @@ class MaintainReport(ShortRepr):
                 for name, error in self.errors.items()
             },
             "note": self.note,
+            "skipped": dict(self.skipped),
             "interrupted": self.interrupted,
         }
 

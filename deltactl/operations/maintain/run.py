@@ -7,10 +7,11 @@ manifest, vacuum, optimize, checkpoint, log cleanup -> compare what was predicte
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from deltactl.clock import Clock
@@ -36,9 +37,10 @@ from deltactl.operations.maintain.observe import (
     observe_table,
 )
 from deltactl.operations.maintain.options import MaintainOptions, Spending, StopToken
-from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
+from deltactl.option_names import option
 from deltactl.storage.open import canonical_uri
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -65,14 +67,39 @@ class Maintenance:
         self.spending = Spending(options.budget, clock)
         self.observations: dict[str, Observation] = {}
         self.errors: dict[str, DeltactlError] = {}
+        self.skipped: dict[str, str] = {}  # tables that the policy leaves out, with the reason
         self.decision = Decision((), ())
+
+    def choose_tables(self, policies: Mapping[str, MaintainPolicy]) -> dict[str, MaintainPolicy]:
+        """Return the policies of tables on which an action may run, with only such actions.
+
+        The other tables are ``skipped``: their logs are not to be read.
+
+        Raises:
+            UsageError: ``only`` has an action that no policy enables.
+        """
+        only = self.options.only or frozenset(ACTIONS)
+        enabled = frozenset(chain.from_iterable(it.actions for it in policies.values()))
+        if enabled and self.options.only and (missing := self.options.only - enabled):
+            raise UsageError(
+                f"{option('only')}: the policy does not enable {', '.join(sorted(missing))}",
+                hint="Omit it, or add it to `actions` of the policy. "
+                "`deltactl config --command maintain` shows where the policy is.",
+            )
+        chosen = {}
+        for table, policy in policies.items():
+            if actions := only.intersection(policy.actions):
+                chosen[table] = replace(policy, actions=actions)
+            elif policy.actions:
+                self.skipped[table] = f"the policy does not enable {', '.join(sorted(only))}"
+            else:
+                self.skipped[table] = "the policy has no actions"
+        return chosen
 
     def observe(
         self, table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
     ) -> None:
         """Observe a table; an error is stored for ``act`` and does not stop the others."""
-        if self.options.only is not None:
-            policy = replace(policy, actions=self.options.only.intersection(policy.actions))
         try:
             self.observations[table] = observe_table(
                 table, log, policy, context, sums_tombstones=self._sums_tombstones
@@ -134,12 +161,13 @@ class Maintenance:
         )  # fmt: skip
         with lease if self.options.lease else nullcontext():
             work.run(chosen)
+            settled = _settle(chosen, work)
             report = TableReport(
                 observation.facts,
                 self.options.budget,
-                _settle(chosen, work, left),
+                (*settled, *left),
                 tuple(work.outcomes),
-                interrupted=work.is_cancelled,
+                interrupted=work.is_cancelled and any(it.state == "left" for it in settled),
                 seconds=self._clock.monotonic() - began,
             )
             self._write_down(store, report, holder, context.warn)
@@ -169,10 +197,8 @@ class Maintenance:
             warn(f"this run could not be recorded: {error.message}")
 
 
-def _settle(
-    chosen: Sequence[Action], work: TableWork, left: Sequence[Action]
-) -> tuple[Action, ...]:
-    """Return the actions of a table with their results."""
+def _settle(chosen: Sequence[Action], work: TableWork) -> tuple[Action, ...]:
+    """Return the actions that were to be done on a table, with their results."""
     settled: dict[tuple[int, str], Action] = {}
     for action in work.left:
         settled[action.rank, action.name] = action
@@ -180,7 +206,7 @@ def _settle(
         for action in outcome.actions:
             settled[action.rank, action.name] = outcome.settle(action)
     found = [settled.pop((action.rank, action.name)) for action in chosen]
-    return (*found, *settled.values(), *left)
+    return (*found, *settled.values())
 
 
 def _stop_on_failure(context: RunContext) -> tuple[RunContext, list[Exception]]:
@@ -213,12 +239,14 @@ def maintain_tables(
     No two addresses are of one table. A dry run only observes and decides; it writes nothing.
 
     Raises:
-        UsageError: there is no table, or a table is given twice.
+        UsageError: there is no table, a table is given twice, or no policy enables an action of
+            ``only``.
         Exception: that of ``on_progress``; no action begins after it.
     """
     if not tables or len({*map(canonical_uri, tables)}) < len(tables):
         raise UsageError("maintain needs at least one table, and each table only once")
     run = Maintenance(options, context.clock)
+    policies = run.choose_tables({table: policy_of(table) for table in tables})
     context, failures = _stop_on_failure(context)
     logs: dict[str, DeltaLog] = {}
     with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
@@ -231,10 +259,10 @@ def maintain_tables(
             except DeltactlError as error:
                 run.errors[table] = error
                 return
-            run.observe(table, log.read_only(), policy_of(table), context.of_log(log))
+            run.observe(table, log.read_only(), policies[table], context.of_log(log))
 
-        list(pool.map(observe, tables))
-        ordered = run.decide(tables)
+        list(pool.map(observe, policies))
+        ordered = run.decide([*policies])
         found: dict[str, TableReport] = {}
 
         def act(table: str) -> None:
@@ -251,4 +279,4 @@ def maintain_tables(
         raise failures[0]
     reports = tuple(found[table] for table in tables if table in found)
     errors = {it.facts.table: find_worst_error(it.errors) for it in reports if it.errors}
-    return MaintainReport(reports, errors | run.errors, run.decision.note)
+    return MaintainReport(reports, errors | run.errors, run.decision.note, run.skipped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.audit.checkpoints import find_hint_problem
 from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.checkpoint.plan import is_due, may_announce
@@ -83,7 +83,7 @@ def _replace_hint(subject: TableSubject, problem: str) -> Action:
 def find_cleanup(subject: TableSubject) -> list[Action]:
     """Count the expired log files, and return their deletion if there are enough.
 
-    If there are too few old commits, only the listing is examined.
+    If there are too few old commits, and none wait, only the listing is examined.
 
     Raises:
         SafetyError: the retention of the table is invalid, or checkpoint protection applies.
@@ -102,7 +102,8 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
     )
     plan = plan_cleanup(log, snapshot, subject.expiry_ms) if old >= _MIN_LOG_FILES else None
     number = old if plan is None else len(plan.files)
-    facts.expired_log_files, facts.waiting_log_files = number, old_by_clock - old
+    facts.expired_log_files = number
+    facts.waiting_log_files = 0 if old_by_clock == old else _count_waiting(subject)
     if plan is None or number < _MIN_LOG_FILES:
         return []
     files = format_count(number, "log file")
@@ -114,6 +115,19 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
             requests=_REQUESTS_A_RUN + number // _NAMES_A_REQUEST,
         )
     ]
+
+
+def _count_waiting(subject: TableSubject) -> int:
+    """Return the number of commits that only a cleanup by this machine's clock would delete."""
+    plans = (
+        plan_cleanup(subject.log, subject.snapshot, it)
+        for it in (subject.now_ms, subject.expiry_ms)
+    )
+    try:
+        by_clock, proven = (len(plan.commits) for plan in plans)
+    except SafetyError:  # checkpoint protection applies: no cleanup deletes them
+        return 0
+    return by_clock - proven
 
 
 def find_manifest(subject: TableSubject) -> list[Action]:

@@ -154,6 +154,11 @@ def test_what_is_wrong_in_a_file_is_reported_with_its_place(
     assert message in ran.err
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(settings: Settings, folder: Path) -> None:
+    write(folder / "deltactl.toml", "\ufeff[optimize]\ntarget-size = '2MiB'\n")
+    assert settings("optimize")["target-size"][0] == "2MiB"
+
+
 @pytest.mark.parametrize(
     "place", ["[optimize]", "[profiles.x]\ntables = ['a']\n[profiles.x.optimize]"]
 )
@@ -544,6 +549,14 @@ def test_the_policy_of_maintain_is_among_the_settings(
     assert shown["list-files"] == ("never", "file", "deltactl.toml: [maintain]")
     assert shown["cluster-columns"] == ("a", "environment", "DELTACTL_CLUSTER_COLUMNS")
     assert shown["skip-hot"] == ("30min", "default", "")
+    properties = {
+        "delta.targetFileSize": "1kb",
+        "delta.deletedFileRetentionDuration": "interval 3 days",
+    }
+    make_table(folder / "t", properties)
+    shown = settings("t", "--command", "maintain")
+    assert shown["target-size"] == ("1kb", "table property", "delta.targetFileSize")
+    assert shown["retain"][1:] == ("table property", "delta.deletedFileRetentionDuration")
 
 
 def test_a_time_limit_of_zero_is_refused(

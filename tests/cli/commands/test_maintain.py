@@ -176,14 +176,47 @@ def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
     ]
 
 
-def test_a_policy_without_actions_is_told(lake: Path, cli: RunCli) -> None:
-    policy = write_policy(
-        lake, '[profiles.out]\ntables = ["b"]\n[profiles.out.maintain]\nactions = []\n'
-    )
-    ran = cli("maintain", "a", "b", "--policy", policy)
+@pytest.mark.parametrize(
+    ("actions", "words", "reason"),
+    [
+        ("", [], "the policy has no actions"),
+        ("vacuum", ["--only", "checkpoint"], "the policy does not enable checkpoint"),
+    ],
+)
+def test_tables_that_the_policy_leaves_out_are_skipped(
+    lake: Path, cli: RunCli, actions: str, words: Sequence[str], reason: str
+) -> None:
+    """Their logs are not read: no error of them is one of the run."""
+    text = '[profiles.out]\ntables = ["b*"]\n[profiles.out.maintain]\nactions = "{}"\n'
+    words = ["--policy", write_policy(lake, text.format(actions)), *words]
+    ran = cli("maintain", "a", "b", "broken", *words, "--metrics", "m.prom", "-o", "json")
     assert ran.code == 0
-    assert "note: 1 table left out, such as b: the policy has no actions\n" in ran.err
-    assert cli("maintain", "a", "b", "--policy", policy, "-q").err == ""
+    runs = {run["table"]: run for run in ran.document["runs"]}
+    assert [runs[it]["status"] for it in ("a", "b", "broken")] == ["done", "skipped", "skipped"]
+    assert {runs[it]["skipped"] for it in ("b", "broken")} == {reason}
+    assert ran.document["totals"]["failed_tables"] == 0
+    text = (lake / "m.prom").read_text()
+    assert 'exit_status{table="b"} 0' in text
+    assert re.findall(r'success_timestamp_seconds\{table="(.*)"', text) == ["a"]
+    assert '<skipped message="the policy' in cli("maintain", "[ab]", *words, "-o", "junit").out
+
+
+def test_one_table_that_the_policy_leaves_out_is_skipped(lake: Path, cli: RunCli) -> None:
+    words = ["--policy", write_policy(lake, '[maintain]\nactions = ""\n'), "--metrics", "m.prom"]
+    for form in ("table", "json", "ndjson", "csv", "github", "junit"):
+        ran = cli("maintain", "broken", *words, "--check", "-o", form)
+        assert (ran.code, ran.err) == (0, "")
+    assert cli("maintain", "broken", *words).out == "Skipped: the policy has no actions\n"
+    assert re.findall("^deltactl_.*", (lake / "m.prom").read_text(), re.MULTILINE) == [
+        'deltactl_exit_status{table="broken"} 0'
+    ]
+
+
+def test_an_action_that_no_policy_enables_is_refused(lake: Path, cli: RunCli) -> None:
+    policy = write_policy(lake, '[maintain]\nactions = "vacuum"\n')
+    ran = cli("maintain", "a", "b", "--policy", policy, "--only", "vacuum,optimize")
+    assert ran.code == 2
+    assert "--only: the policy does not enable optimize\n" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -204,6 +237,24 @@ def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, s
     assert ran.code == 2
     assert said in ran.err
     assert not (lake / "a" / commit_path(13)).exists()
+
+
+@pytest.mark.parametrize("section", ["maintain", "profiles.one.maintain"])
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("cluster-columns = 'nope'", "cluster-columns: the table has no column 'nope'"),
+        ("retain = '1d'", "retain 1d is less than this table's retention"),
+    ],
+)
+def test_what_does_not_fit_a_table_is_said_with_its_key(
+    lake: Path, cli: RunCli, section: str, key: str, said: str
+) -> None:
+    text = f"[profiles.one]\ntables = ['a']\n[{section}]\n{key}\n"
+    words = ("--policy", write_policy(lake, text), "--dry-run", "-o", "json")
+    message = cli("maintain", "a", *words).document["error"]["message"]
+    place = "" if "profiles" in section else "policy.toml: maintain."  # one for all tables
+    assert message.startswith(f"{place}{said}")
 
 
 @pytest.mark.parametrize(
@@ -302,12 +353,16 @@ def test_a_stopped_run_counts_the_actions_that_were_finished(
     ran = cli("maintain", str(tmp_path), "--only", "optimize", "--max-concurrent", "1")
     assert ran.out.startswith("2 actions done: 10 files fewer")
     assert "stopped by --timeout 1h; 2 actions finished" in ran.err
+    assert ran.code == 5
 
 
 @pytest.mark.parametrize(
     ("tables", "at", "code"),
-    [(["a"], 1, 1), (["*"], 1, 1), (["a", "b"], 1, 1), (["a"], 2, 5), (["*"], 2, 5)],
-)
+    [
+        (["a"], 1, 1), (["*"], 1, 1), (["a", "b"], 1, 1), (["a"], 2, 0), (["*"], 2, 5),
+        (["*", "--policy", "policy.toml"], 1, 1),
+    ],
+)  # fmt: skip
 def test_the_exit_status_says_whether_anything_was_done(
     lake: Path,
     cli: RunCli,
@@ -317,8 +372,12 @@ def test_the_exit_status_says_whether_anything_was_done(
     at: int,
     code: int,
 ) -> None:
-    """The time is up before the first table is rewritten, or before the second call."""
+    """The time is up before the first table is rewritten, or before its second and last call.
+
+    That one finds nothing left to do: the optimize wrote the checkpoint.
+    """
     shutil.rmtree("broken")
+    write_policy(lake, '[profiles.b]\ntables = ["b"]\n[profiles.b.maintain]\nactions = []\n')
     calls: list[object] = []
 
     def act(work: TableWork, base: Outcome) -> Outcome:

@@ -307,6 +307,30 @@ def test_what_cannot_be_written_is_reported_before_anything_is_done(
     assert not Path("t/_delta_log/00000000000000000003.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("maintain t --policy f --report ./f", "--report './f' is the file of --policy"),
+        ("maintain t --policy f --metrics link/f", "--metrics 'link/f' is the file of --policy"),
+        ("maintain t --report new --metrics new", "--report 'new' is the file of --metrics"),
+        ("optimize t --tables-from f --report f", "--report 'f' is the file of --tables-from"),
+        ("check t --resume new --report new", "--report 'new' is the file of --resume"),
+        ("optimize t --report conf", "--report 'conf' is the file of the settings"),
+    ],
+)
+def test_no_output_replaces_another_file_of_the_run(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch, words: str, other: str
+) -> None:
+    for name in ("f", "conf"):
+        Path(name).write_text("# t\n")
+    Path("link").symlink_to(".")
+    monkeypatch.setenv("DELTACTL_CONFIG", "conf")
+    ran = cli(*words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert f"error: {other}\n" in ran.err
+    assert not Path("t/_delta_log/00000000000000000003.json").exists()
+
+
 def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: TableBuilder) -> None:
     name = "x" * 250 + ".html"  # longer than file systems take, which nobody sees beforehand
     ran = cli("optimize", "t", "--report", name, "-o", "json")

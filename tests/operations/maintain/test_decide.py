@@ -107,7 +107,7 @@ def test_requests_and_time_cut_too() -> None:
 def test_a_budget_below_the_smallest_action_is_said() -> None:
     decision = choose(rewrite("t", (10, 40), (20, 50)), budget=Budget(bytes=MIB))
     assert not decision.chosen
-    assert "This action reads 40 MiB" in str(decision.note)
+    assert "The smallest one reads 40 MiB" in str(decision.note)
     assert choose(budget=Budget(bytes=0)).note is None
 
 

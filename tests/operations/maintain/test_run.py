@@ -107,9 +107,9 @@ def test_a_cleanup_that_was_turned_off_since_the_plan_is_left(tmp_path: Path) ->
     newest = tmp_path / "_delta_log" / f"{builder.commit():020d}.json"
     os.utime(newest, (NOW_MS / 1000, NOW_MS / 1000))
     context = RunContext(warn=pytest.fail, clock=FixedClock(NOW_MS), engine=LocalEngine())
-    run = Maintenance(MaintainOptions(only=frozenset({"log-cleanup"})), context.clock)
+    run = Maintenance(MaintainOptions(), context.clock)
     log = DeltaLog(builder.store, pytest.fail)
-    run.observe("t", log.read_only(), QUICK, context)
+    run.observe("t", log.read_only(), replace(QUICK, actions=["log-cleanup"]), context)
     run.decide(["t"])
     assert [action.name for action in run.decision.chosen] == ["log-cleanup"]
     builder.commit(builder.metadata_action(properties={"delta.enableExpiredLogCleanup": "false"}))
@@ -196,6 +196,18 @@ def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
     assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
 
 
+def test_the_reason_says_what_a_rewrite_changes(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")], features=["deletionVectors"])
+    [path] = builder.append([{"id": 1}, {"id": 2}])
+    builder.delete_rows(path, [0])
+    reasons = [only(run(tmp_path, dry_run=True)).actions[0].reason]
+    for number in range(5):
+        builder.append([{"id": number}])
+    reasons.append(only(run(tmp_path, dry_run=True)).actions[0].reason)
+    assert reasons[0].startswith("1 file with deleted rows (")
+    assert reasons[1].startswith("6 small files become 1, 1 file with deleted rows (")
+
+
 def test_a_partition_is_chosen_by_any_spelling_of_its_name(tmp_path: Path) -> None:
     values = ["a/b", "a%b", "ä =", None, ""]
     builder = TableBuilder(tmp_path, COLUMNS, partition_by=["part"])
@@ -240,8 +252,8 @@ def test_a_partition_that_another_program_emptied_is_not_done(tmp_path: Path) ->
     builder = build(tmp_path)
     context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
     log = DeltaLog(LocalStore(str(tmp_path)), context.warn)
-    seen = Maintenance(MaintainOptions(only=frozenset({"optimize"})), FixedClock(NOW_MS))
-    seen.observe("t", log, QUICK, context)
+    seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
+    seen.observe("t", log, replace(QUICK, actions=["optimize"]), context)
     seen.decide(["t"])
     builder.remove(*(path for path, _ in builder.state.files if path.startswith("part=b")))
     table = seen.act("t", log, context)
@@ -277,8 +289,8 @@ def test_bins_that_a_writer_makes_larger_are_rewritten(tmp_path: Path) -> None:
     builder = build(tmp_path)
     log = DeltaLog(LocalStore(str(tmp_path)), pytest.fail)
     context = RunContext(engine=LocalEngine(), warn=pytest.fail, clock=FixedClock(NOW_MS))
-    seen = Maintenance(MaintainOptions(only=frozenset({"optimize"})), FixedClock(NOW_MS))
-    seen.observe("t", log, QUICK, context)
+    seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
+    seen.observe("t", log, replace(QUICK, actions=["optimize"]), context)
     seen.decide(["t"])
     builder.append([{"id": 99, "part": "a"}])
     table = seen.act("t", log, context)
@@ -304,7 +316,7 @@ def test_one_budget_over_all_tables(tmp_path: Path) -> None:
 def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) -> None:
     build(tmp_path)
     report = run(tmp_path, budget=Budget(bytes=10), only=frozenset({"optimize"}))
-    assert "smaller than the smallest action" in str(report.note)
+    assert str(report.note).startswith("no action fits into what is left of the budget of 10 B ")
     table = only(report)
     assert table.is_due
     assert not table.outcomes
@@ -660,6 +672,14 @@ def test_a_report_of_tables_has_each_result_and_each_error(tmp_path: Path) -> No
     assert found["errors"][str(gone)]["code"] == "NOT_A_TABLE"
     assert found["note"] is None
     assert found["interrupted"] is False
+
+
+@pytest.mark.parametrize("root", ["one", "gone"])
+def test_a_table_whose_policy_has_no_action_is_not_read(tmp_path: Path, root: str) -> None:
+    build(tmp_path / "one")
+    found = run(tmp_path / root, policy=MaintainPolicy(actions=[])).to_dict()
+    assert (found["tables"], found["errors"]) == ([], {})
+    assert found["skipped"] == {str(tmp_path / root): "the policy has no actions"}
 
 
 def test_a_cancelled_run_says_so(tmp_path: Path) -> None:
