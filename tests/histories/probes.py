@@ -41,8 +41,11 @@ class Probe:
     value: Any
     expected: int
 
-    def sql(self, dialect: Dialect) -> str:
+    def sql(self, dialect: Dialect, *, has_blanks: bool = False) -> str:
+        """The condition; ``has_blanks``: the reader takes nulls of partitions for empty texts."""
         name = dialect.name(self.field.name)
+        if has_blanks and pa.types.is_string(self.field.type):
+            name = f"nullif({name}, '')"  # as in ``blanks_as_nulls``
         if self.value is None:
             return f"{name} IS NULL"
         return f"{name} {self.operator} {dialect.literal(self.value, self.field.type)}"
@@ -78,7 +81,7 @@ def ask(
     if not counts_otherwise(probe.field, in_partition=in_partition):
         yield "delta-rs", *_try(_count_with_delta_rs, path, probe.sql(DATA_FUSION))
     if spark is not None:
-        where = probe.sql(SPARK_SQL)
+        where = probe.sql(SPARK_SQL, has_blanks=in_partition)
         yield (
             "Spark",
             *_try(lambda p, w: _count_with_spark(spark, p, w), table_name(state.path), where),
