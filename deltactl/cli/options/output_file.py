@@ -33,7 +33,7 @@ def choose_output_file(
     from deltactl.storage.local.store import LocalStore
 
     path = Path(name)
-    if "://" in name or name == "-":
+    if "://" in name or "\0" in name or name == "-":
         raise UsageError(
             f"{option} {name} is not a local file",
             hint=f"Give the path of a file on this machine, such as {example}.",
@@ -50,7 +50,11 @@ def choose_output_file(
             hint=f"Give a file, such as {example}.",
         )
     for other, file in files:
-        if other != option and os.path.realpath(file) == os.path.realpath(path):
+        if (
+            other != option
+            and "\0" not in file
+            and os.path.realpath(file) == os.path.realpath(path)
+        ):
             raise UsageError(
                 f"{option} {name!r} is the file of {other}",
                 hint=f"Give another file, such as {example}.",

@@ -226,7 +226,7 @@ class FileSearch:
         """Search names; return how many have a value."""
         has_value = self.sought.in_paths(names)
         if place == Where.OTHER:  # named by users: words without the end of the name
-            words = pc.replace_substring_regex(names, r"(?s)^.*/|\.[^./]*$", "")
+            words = pc.replace_substring_regex(names, r"(?s)^(?:.*/)?\.?|\.[^./]*$", "")
             has_value = pc.or_(has_value, self.sought.in_texts(words))
         found = names.filter(has_value)
         count = len(found)

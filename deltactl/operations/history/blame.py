@@ -13,24 +13,22 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, PredicateError, UsageError
+from deltactl.errors import CorruptLogError, PredicateError, UnsupportedFeatureError, UsageError
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import History, Selection
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.predicate.literals import Constant, comparable
-from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
-from deltactl.operations.predicate.terms import Column, Comparison, Junction, Term
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value, partition_directory
-from deltactl.protocol.schema import Field, PrimitiveType
+from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange, RowFilter
     from deltactl.log.commits.parsed import ParsedCommits
+    from deltactl.operations.predicate.parse import PartitionPredicate
 
 Partition = Mapping[str, str | None]
 
@@ -40,7 +38,8 @@ _IS_PREDICATE: Final = re.compile(
     r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|r?like|between)\s""", re.IGNORECASE
 )
 _MAX_NEAREST: Final = 3
-_TEXT: Final = PrimitiveType("string")
+_ONE_FORM: Final = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
+"""Types of partition values that all writers write in one form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def blame_partition(
         now_ms: the current time, which a predicate may contain.
 
     Raises:
-        UsageError: the table is not partitioned by these columns, or they cannot have the values.
+        UsageError: the table is not partitioned by these columns.
         PredicateError: the predicate cannot be parsed, or is not about partition columns.
         NotATableError: there is no log.
         CorruptLogError: no version can be rebuilt, so the columns are unknown.
@@ -213,6 +212,8 @@ def _parse_blame(
 ) -> BlameFilter:
     """Parse the value of ``--blame``: a partition in the form of directory names or a predicate."""
     if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
+        from deltactl.operations.predicate.parse import parse_predicate
+
         try:
             return _filter_by(parse_predicate(text, partition_fields, now_ms), partition_fields)
         except PredicateError:
@@ -253,33 +254,70 @@ def _by_partition(
                 if known
                 else "Omit --blame: the table has no partition columns.",
             )
-    pairs = [(known[name], value) for name, value in partition.items()]
-    term = Junction("AND", tuple(_is_value(*pair) for pair in pairs))
-    found = _filter_by(PartitionPredicate("", tuple(partition), term), partition_fields)
-    traces = tuple(_traces(*pair) for pair in pairs)
-    return replace(found, partition=partition, sql=None, traces=traces)
+    wanted = [(known[name], value) for name, value in partition.items()]
+    return BlameFilter(
+        partition,
+        None,
+        tuple(column for column, _ in wanted),
+        lambda partition_values: _equal_values(partition_values, wanted),
+        tuple(_traces(*pair) for pair in wanted),
+        {name: [value] for name, value in partition.items() if value is not None},
+    )
 
 
-def _is_value(column: Field, text: str | None) -> Term:
-    """Return the condition that a column has this value, in any form; null is a value."""
-    kind = arrow_type(column.type)
+def _equal_values(
+    partition_values: pa.ChunkedArray, wanted: Sequence[tuple[Field, str | None]]
+) -> pa.ChunkedArray:
+    """Return which rows have the values, in any form."""
+    mask = pa.chunked_array([pa.repeat(True, len(partition_values))])
+    for column, text in wanted:
+        found = _are_equal(lookup_map(partition_values, column.physical_name), column, text)
+        mask = pc.and_(mask, pc.fill_null(found, False))
+    return mask
+
+
+def _are_equal(texts: pa.ChunkedArray, column: Field, text: str | None) -> pa.ChunkedArray:
+    """Return which texts are the value; texts that are no values of the type are compared as texts.
+
+    An empty text means null, as for readers (PROTOCOL.md, "Partition Value Serialization").
+    """
+    if not text:
+        return pc.or_kleene(pc.is_null(texts), pc.equal(texts, ""))
+    found = pc.equal(texts, text)
+    value = _parse(column, text)
+    if value is not None:
+        distinct = pc.unique(texts)
+        try:
+            values = parse_partition_column(distinct, value.type)
+        except CorruptLogError:  # a damaged log: only then one by one
+            parsed = [_parse(column, it) for it in distinct.to_pylist()]
+            values = pa.array([None if it is None else it.as_py() for it in parsed], value.type)
+        equal = distinct.filter(pc.fill_null(pc.equal(values, value), False))
+        found = pc.or_kleene(found, pc.is_in(texts, value_set=equal))
+    return found
+
+
+def _parse(column: Field, text: str | None) -> pa.Scalar | None:
+    """Return a text as a value of a column; ``None`` if it is none."""
     try:
-        values = parse_partition_column(pa.array([text], pa.string()), kind, column=column.name)
-    except CorruptLogError as error:
-        raise UsageError(
-            error.message, hint="Write the value as in a directory name, such as day=2024-01-31."
-        ) from error
-    operand = Column(column.name, column.physical_name, kind, column.name)
-    return Comparison(operand, "<=>", Constant("string", text), comparable(values)[0])
+        value = parse_partition_column(pa.array([text], pa.string()), arrow_type(column.type))[0]
+    except (CorruptLogError, UnsupportedFeatureError):
+        return None
+    return value if value.is_valid else None
 
 
-def _traces(column: Field, value: str | None) -> tuple[bytes, ...]:
+def _traces(column: Field, text: str | None) -> tuple[bytes, ...]:
     """Return strings that a commit with the value contains, in the forms of writers in JSON."""
-    if not value:
+    if not text:
         return (b"null", b'""')
-    if column.type != _TEXT or not value.isascii() or '"' in value or "\\" in value or "/" in value:
+    if not text.isascii() or '"' in text or "\\" in text or "/" in text:
         return (b"",)  # it has more than one spelling
-    return (json.dumps(value).encode(),)
+    value, traces = _parse(column, text), {text}
+    if value is not None:
+        if not any(is_type(value.type) for is_type in _ONE_FORM):
+            return (b"",)
+        traces.add(value.cast(pa.string()).as_py())
+    return tuple(json.dumps(it).encode() for it in sorted(traces))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
 from deltactl.clock import Clock
@@ -40,7 +39,6 @@ from deltactl.operations.maintain.options import MaintainOptions, Spending, Stop
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext
-from deltactl.option_names import option
 from deltactl.storage.open import canonical_uri
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -74,18 +72,8 @@ class Maintenance:
         """Return the policies of tables on which an action may run, with only such actions.
 
         The other tables are ``skipped``: their logs are not to be read.
-
-        Raises:
-            UsageError: ``only`` has an action that no policy enables.
         """
         only = self.options.only or frozenset(ACTIONS)
-        enabled = frozenset(chain.from_iterable(it.actions for it in policies.values()))
-        if enabled and self.options.only and (missing := self.options.only - enabled):
-            raise UsageError(
-                f"{option('only')}: the policy does not enable {', '.join(sorted(missing))}",
-                hint="Omit it, or add it to `actions` of the policy. "
-                "`deltactl config --command maintain` shows where the policy is.",
-            )
         chosen = {}
         for table, policy in policies.items():
             if actions := only.intersection(policy.actions):
@@ -239,8 +227,7 @@ def maintain_tables(
     No two addresses are of one table. A dry run only observes and decides; it writes nothing.
 
     Raises:
-        UsageError: there is no table, a table is given twice, or no policy enables an action of
-            ``only``.
+        UsageError: there is no table, or a table is given twice.
         Exception: that of ``on_progress``; no action begins after it.
     """
     if not tables or len({*map(canonical_uri, tables)}) < len(tables):

@@ -314,11 +314,20 @@ def test_blame_refuses_what_is_no_partition(
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
 
 
-def test_blame_refuses_a_text_that_is_no_value_of_the_column(cli: RunCli, tmp_path: Path) -> None:
-    TableBuilder(tmp_path, [Column("id"), Column("day", "date")], partition_by=("day",))
-    ran = cli("describe-history", str(tmp_path), "--blame", "day=monday")
-    assert (ran.code, ran.out) == (2, "")
-    assert "partition value 'monday' of column 'day' is not a valid" in ran.err
+@pytest.mark.parametrize(
+    ("asked", "found"), [("2024-1-31", [0]), ("2024-01-31", [0]), ("31-01", [1]), ("monday", [])]
+)
+def test_blame_compares_what_is_no_value_of_the_column_as_text(
+    cli: RunCli, tmp_path: Path, asked: str, found: list[int]
+) -> None:
+    builder = TableBuilder(tmp_path, [Column("id"), Column("day", "date")], partition_by=("day",))
+    add = {"path": "x.parquet", "size": 1, "modificationTime": 0, "dataChange": True}
+    for day in ("2024-01-31", "31-01"):
+        values = {"day": day}
+        builder.commit({"add": {**add, "path": f"{day}.parquet", "partitionValues": values}})
+    ran = cli("describe-history", str(tmp_path), "--blame", f"day={asked}", "-o", "json")
+    versions = [row["version"] for row in ran.document["result"]]
+    assert (ran.code, versions) == (0, [builder.version - 1 + it for it in found])
 
 
 class Scene:
