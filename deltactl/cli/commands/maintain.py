@@ -189,7 +189,7 @@ def plan_ahead(session: Session, tables: Sequence[str], jobs: int) -> Iterator[S
     session.sum_up = lambda: _sum_up(fleet)
     with session.cancellation():
         _observe(session, fleet, tables)
-    # Those that are skipped come first: the end of the time is none of theirs.
+    # Skipped tables come first, so that a time limit cannot change their status.
     ordered = [*run.skipped, *run.decide([it for it in tables if it not in run.skipped])]
     if run.decision.note is not None:
         session.output.warn(run.decision.note)

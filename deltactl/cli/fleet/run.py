@@ -76,8 +76,8 @@ class Fleet:
         for outcome in outcomes if self._is_by_size else ():
             self._show(output, outcome)
         sum_up = self._session.sum_up
-        begun = sum(outcome.envelope.skipped is None for outcome in outcomes)
-        is_idle = 0 < begun == len(self._idle)
+        num_not_skipped = sum(outcome.envelope.skipped is None for outcome in outcomes)
+        is_idle = 0 < num_not_skipped == len(self._idle)
         codes = [ExitCode.FAILURE] if is_idle else [outcome.exit_code for outcome in outcomes]
         code = find_worst(codes)
         if self._unwritten is not None:

@@ -49,12 +49,9 @@ def choose_output_file(
             f"{option} {name!r} is a device or a pipe, not a file",
             hint=f"Give a file, such as {example}.",
         )
-    for other, file in files:
-        if (
-            other != option
-            and "\0" not in file
-            and os.path.realpath(file) == os.path.realpath(path)
-        ):
+    others = [(it, file) for it, file in files if it != option and "\0" not in file]
+    for other, file in others:
+        if os.path.realpath(file) == os.path.realpath(path):
             raise UsageError(
                 f"{option} {name!r} is the file of {other}",
                 hint=f"Give another file, such as {example}.",

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from deltactl.errors import (
     DeltactlError,
-    InterruptedRunError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
@@ -183,7 +182,7 @@ def _find_last(store: Store) -> str:
     for run_id, run in runs.items():
         try:
             plan, _ = plan_undo(store, run_id, read_run(store, run_id)[1])
-        except (StorageError, InterruptedRunError):
+        except StorageError:
             raise
         except DeltactlError:  # a damaged journal: the undo of the newest run says what is wrong
             if undone is None:
