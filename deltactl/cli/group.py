@@ -40,6 +40,7 @@ class LazyGroup(TyperGroup):
         """Fill in the command table, and the function and the options before a command."""
         self._root, self.declared = root, declared
         self.specs = {spec.name: spec for spec in specs}
+        self._loaded: dict[str, Command] = {}
         for spec in specs:
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
             row.hidden = spec.is_hidden
@@ -70,13 +71,23 @@ class LazyGroup(TyperGroup):
         name, found, rest = super().resolve_command(ctx, args)
         if not name:
             return name, found, rest
-        command = load_command(self.specs[name])
+        command = self.load(name)
         command.all_settings = self.list_settings
         return name, command, rest
 
+    def load(self, name: str) -> Command:
+        """Import and build a command at the first call.
+
+        Raises:
+            UsageError: its module is not there yet.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = load_command(self.specs[name])
+        return self._loaded[name]
+
     def list_settings(self) -> set[str]:
         """Return the names of the settings of all commands; this imports them."""
-        return set().union(*(load_command(spec).settings for spec in self.specs.values()))
+        return set().union(*(self.load(name).settings for name in self.specs))
 
 
 def load_command(spec: CommandSpec) -> Command:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-from deltactl.cli.group import LazyGroup, find_group, load_command
+from deltactl.cli.group import LazyGroup, find_group
 from deltactl.cli.options.common import argument
 from deltactl.cli.options.declared import Declared
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
@@ -71,7 +71,7 @@ def command(
         raise UsageError(text, hint="See `deltactl --help`.")
     wrong = session.wrong_settings
     for name in names:
-        settings = load_command(group.specs[name]).settings
+        settings = group.load(name).settings
         found = session.settings.ignore_wrong_files(name, settings, group.list_settings)
         wrong = wrong or found
     try:
@@ -117,7 +117,7 @@ class _Listing:
         Raises:
             UsageError: a file of settings cannot be understood, or a value is not valid.
         """
-        command = load_command(self._group.specs[name])
+        command = self._group.load(name)
         sources = self._session.settings.sources_for(name, self._table)
         options = (it for it in command.declared.values() if it.option.is_settable)
         return [self._find(name, option, sources) for option in options]
