@@ -429,10 +429,11 @@ class Model:
         Or it could not look for them.
         """
         for place, table in self.tables.items():
-            state = self._world.reader.states(place).get(table.latest)
-            for path in self.missing(place, state) if state else ():
-                if path.rpartition("/")[2] in text or "it is not known whether" in text:
-                    self.is_over = True
+            states = self._world.reader.states(place)
+            for version in table.versions.keys() & states.keys():
+                for path in self.missing(place, states[version]):
+                    if path.rpartition("/")[2] in text or "it is not known whether" in text:
+                        self.is_over = True
 
     def accept_killed(self, run: Run) -> None:
         """A run was killed after its commit, and cannot say what another vacuum took before."""

@@ -45,6 +45,7 @@ from deltactl.operations.vacuum.journal import (
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport
+from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
@@ -278,7 +279,9 @@ class VacuumRun:
         # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):
             names = file_names(self._store, part)
-            back = {*names.to_pylist(), *misread_names(self._store, names).to_pylist()}
+            alike = find_alike(self._plan.files["path"], names)
+            texts = (names, misread_names(self._store, names), alike)
+            back = {text for column in texts for text in column.to_pylist()}
             self._totals.came_back |= back
             self._restore(sorted(back & self._totals.tried))
         ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)

@@ -94,6 +94,18 @@ def test_a_restored_file_leaves_the_plan(method: str) -> None:
     assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
 
 
+def test_a_file_that_comes_back_under_another_spelling_stays() -> None:
+    """Where the file system folds case, the listing has one spelling, and the log may have both."""
+    scene, gone, adds = removed_long_ago()
+    other = {**adds[0], "path": gone[0].upper()}
+    report = scene.vacuum(
+        Meanwhile(scene.dated(), "put", lambda: commit_now(scene, {"add": other}))
+    )
+    assert report.came_back == (gone[0],)
+    assert report.files_removed == 2
+    assert gone[0] in scene.names()
+
+
 def test_restored_and_removed_again_stays_too() -> None:
     """The versions in between need the file, and their tombstone is young."""
     scene, gone, adds = removed_long_ago()
