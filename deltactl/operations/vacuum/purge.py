@@ -36,6 +36,7 @@ from deltactl.operations.vacuum.journal import (
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
+from deltactl.operations.vacuum.spellings import fold_names
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.names import is_local_uri
@@ -197,7 +198,7 @@ class _Uses:
     ) -> None:
         self._log, self._context, self._now_ms = log, context, now_ms
         self._spellings = dict(
-            zip(names, _fold(pa.array(names, pa.string())).to_pylist(), strict=True)
+            zip(names, fold_names(pa.array(names, pa.string())).to_pylist(), strict=True)
         )
         self._quarantined = pa.array(self._spellings.values(), pa.string())
         self._live: set[str] = set()
@@ -265,9 +266,5 @@ class _Uses:
         return CommitBase.of(snapshot)
 
     def _hits(self, names: pa.ChunkedArray) -> set[str]:
-        folded = _fold(names)
+        folded = fold_names(names)
         return {*folded.filter(pc.is_in(folded, value_set=self._quarantined)).to_pylist()}
-
-
-def _fold(names: pa.Array | pa.ChunkedArray) -> Any:
-    return pc.utf8_lower(pc.utf8_normalize(names, form="NFC"))

@@ -8,7 +8,7 @@ one spelling, and the log may have another.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,13 @@ _GROUP_NAMES = 1 << 17
 
 def find_alike(names: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the names that are another spelling of one of the others."""
-    is_alike = pc.is_in(_fold(names), value_set=_fold(others))
+    is_alike = pc.is_in(fold_names(names), value_set=fold_names(others))
     found = names.filter(is_alike)
     return found.filter(pc.invert(pc.is_in(found, value_set=others)))
 
 
-def _fold(names: pa.ChunkedArray) -> pa.ChunkedArray:
+def fold_names(names: Any) -> Any:  # Any: an array, or a chunked one
+    """Return names of which two are equal if a file system may take them for one."""
     if pc.all(pc.string_is_ascii(names)).as_py() is not False:
         return pc.ascii_lower(names)
     return pc.utf8_lower(pc.utf8_normalize(names, form="NFKC"))
@@ -122,7 +123,9 @@ def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) 
     if not len(needed):
         return
     found = stat_files(store, needed)
-    twins = planned.take(pc.index_in(_fold(found["path"]), value_set=_fold(planned["path"])))
+    twins = planned.take(
+        pc.index_in(fold_names(found["path"]), value_set=fold_names(planned["path"]))
+    )
     is_same = pc.and_(
         pc.equal(found["size_bytes"], twins["size_bytes"]),
         pc.equal(found["modified_ms"], twins["modified_ms"]),
@@ -130,7 +133,7 @@ def ensure_not_needed(store: Store, planned: pa.Table, needed: pa.ChunkedArray) 
     different = found["path"].filter(pc.invert(is_same))
     doubtful = needed.filter(pc.invert(pc.is_in(needed, value_set=different)))
     if len(doubtful):
-        at = pc.index_in(_fold(doubtful.slice(0, 1)), value_set=_fold(planned["path"]))
+        at = pc.index_in(fold_names(doubtful.slice(0, 1)), value_set=fold_names(planned["path"]))
         raise SafetyError(
             f"{planned['path'].take(at)[0].as_py()!r} would be removed, but the table needs "
             f"{doubtful[0].as_py()!r}, which may be the same file: these names differ only in "
