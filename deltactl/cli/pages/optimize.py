@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Table, Tone, list_rows
 from deltactl.cli.pages.detail import describe_sizes_change, describe_skipping
 from deltactl.cli.pages.vacuum import list_files
+from deltactl.errors import DataFileError
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def _describe_result(report: OptimizeReport) -> Section:
     before, after = format_size(report.bytes_removed), format_size(report.bytes_added)
     verified = ", or ".join(_VERIFIED[kind] for kind in report.verified)
     vectors = report.deletion_vectors_removed
-    undo = f"the old files stay until a vacuum; version {report.version_before} can still be read"
+    undo = "the old files stay until a vacuum"
+    if not any(isinstance(it.error, DataFileError) for it in report.failures):
+        undo += f"; version {report.version_before} can still be read"
     became = f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
     return Section(
         (Tone.GOOD(became), f" in version {', '.join(map(str, report.versions))}"),

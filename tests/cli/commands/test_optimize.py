@@ -243,6 +243,15 @@ def test_a_missing_file_is_named_by_its_code(cli: RunCli, table: TableBuilder) -
     assert ran.err.startswith("error: 1 file was not rewritten: ")
 
 
+def test_a_version_with_a_missing_file_is_not_called_readable(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    (Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet").unlink()
+    out = cli("optimize", "events").out
+    assert "the old files stay until a vacuum\n" in out
+    assert "can still be read" not in out
+
+
 class Rival:
     """Deletes a row of a file of some days, each time before optimize commits a bin of that day."""
 
