@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltactl.errors import (
     MALFORMED,
     ConflictError,
@@ -26,6 +29,7 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.spellings import fold_names
 from deltactl.protocol.paths import decode_path
 from deltactl.storage.names import OWN_DIR, parse_scheme
 from deltactl.storage.store import Store
@@ -138,6 +142,34 @@ def ensure_same_source(target: Store, found: CloneProgress, wanted: CloneProgres
             f"not of {wanted.source} (table {wanted.table_id})",
             hint=f"Choose another directory, or delete the directory {target.uri} and rerun.",
         )
+
+
+def ensure_distinct(target: Store, names: pa.ChunkedArray, present: str) -> None:
+    """Refuse names that the target takes for one file: a copy would replace another.
+
+    Spark gives the files of one task the same name in each partition, such as those of ``DE`` and
+    ``de``.
+
+    ``names`` are those of the copies; ``present`` is a file that the target has.
+
+    Raises:
+        SafetyError: there are such names.
+    """
+    names = pc.unique(names)
+    folded = fold_names(names)
+    if len(pc.unique(folded)) == len(names):
+        return
+    if target.stat_many([present.swapcase()]) == [None]:
+        return
+    counts = pc.value_counts(folded)
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    first, second, *_ = names.filter(pc.equal(folded, repeated[0])).to_pylist()
+    raise SafetyError(
+        f"{target.uri} does not distinguish upper and lower case: {first!r} and {second!r} would "
+        "be the same file",
+        hint="Choose storage that distinguishes upper and lower case, such as an object store. "
+        "Nothing was copied.",
+    )
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from deltactl.operations.clone.places import (
     PROGRESS_FILE,
     CloneProgress,
     ensure_apart,
+    ensure_distinct,
     ensure_same_source,
     exclusive,
     find_progress,
@@ -122,34 +123,40 @@ def clone_table(
         return _make_shallow(
             source_log, snapshot, target_log, report, options=options, context=context
         )
-    with exclusive(target, context):
-        is_fresh = not _ensure_free(target, wanted)
-        write_progress(target, wanted)
-        spec = _spec(source_log, target_log, is_fresh=is_fresh)
-        with noticing_loss(source_log, snapshot):
-            report = _make_deep(
-                source, target_log, report, spec=spec, options=options, context=context
-            )
-        target.delete_many([PROGRESS_FILE])
-    return report
+    return _make_deep(
+        source_log, snapshot, target_log, report, wanted=wanted, options=options, context=context
+    )
 
 
 def _make_deep(
-    source: Store,
+    source_log: DeltaLog,
+    snapshot: Snapshot,
     target_log: DeltaLog,
     report: CloneReport,
     *,
-    spec: CopySpec,
+    wanted: CloneProgress,
     options: CloneOptions,
     context: RunContext,
 ) -> CloneReport:
     """Copy the files, and commit version 0."""
     plan, target = report.plan, target_log.store
-    files = AddedFiles(target, context.clock)
-    copied = copy_all(source, target, plan.copies, spec, context)
-    plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
-    _commit(target_log, plan, options, context, files)
-    _follow(target_log, plan, context)
+    with exclusive(target, context):
+        is_fresh = not _ensure_free(target, wanted)
+        write_progress(target, wanted)
+        try:
+            ensure_distinct(target, plan.copies["target"], PROGRESS_FILE)
+        except SafetyError:
+            if is_fresh:
+                target.delete_many([PROGRESS_FILE])
+            raise
+        spec = _spec(source_log, target_log, is_fresh=is_fresh)
+        with noticing_loss(source_log, snapshot):
+            files = AddedFiles(target, context.clock)
+            copied = copy_all(source_log.store, target, plan.copies, spec, context)
+            plan = replace(plan, files=with_times(plan.files, plan.copies, copied))
+            _commit(target_log, plan, options, context, files)
+            _follow(target_log, plan, context)
+        target.delete_many([PROGRESS_FILE])
     return replace(
         report,
         version_after=0,

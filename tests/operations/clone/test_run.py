@@ -37,6 +37,7 @@ from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
+from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, memory_table
 from tests.support.stores import fresh_store
@@ -689,3 +690,23 @@ def test_the_order_of_copies_does_not_depend_on_threads() -> None:
     )
     first, *others = (_once(copies) for _ in range(10))
     assert first.num_rows == 4_000 and all(first == other for other in others)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_names_that_the_target_takes_for_one_file_are_refused(sync: bool) -> None:
+    """Spark writes files of the same name to all partitions of a task."""
+    columns = (Column("id"), Column("p", "string"))
+    builder = memory_table(*columns, partition_by=["p"])
+    builder.append([{"id": 1, "p": "DE"}], name="part-0.parquet")
+    target = FoldingStore(fresh_store())
+    if sync:
+        clone(builder.store, target, sync=True)
+    builder.append([{"id": 2, "p": "de"}], name="part-0.parquet")
+    before = contents(target)
+    with pytest.raises(SafetyError, match=r"'p=DE/part-0.parquet' and 'p=de/part-0.parquet' would"):
+        clone(builder.store, target, sync=sync)
+    assert contents(target) == before
+    assert ids(builder.store) == [1, 2]
+    other = fresh_store()
+    clone(builder.store, other)
+    assert ids(other) == [1, 2]
