@@ -144,7 +144,7 @@ def ensure_same_source(target: Store, found: CloneProgress, wanted: CloneProgres
         )
 
 
-def ensure_distinct(target: Store, names: pa.ChunkedArray, present: str) -> None:
+def ensure_distinct_names(target: Store, names: pa.ChunkedArray, present: str) -> None:
     """Refuse names that the target takes for one file: a copy would replace another.
 
     Spark gives the files of one task the same name in each partition, such as those of ``DE`` and

@@ -26,7 +26,7 @@ from deltactl.operations.clone.places import (
     PROGRESS_FILE,
     CloneProgress,
     ensure_apart,
-    ensure_distinct,
+    ensure_distinct_names,
     ensure_same_source,
     exclusive,
     find_progress,
@@ -144,7 +144,7 @@ def _make_deep(
         is_fresh = not _ensure_free(target, wanted)
         write_progress(target, wanted)
         try:
-            ensure_distinct(target, plan.copies["target"], PROGRESS_FILE)
+            ensure_distinct_names(target, plan.copies["target"], PROGRESS_FILE)
         except SafetyError:
             if is_fresh:
                 target.delete_many([PROGRESS_FILE])

@@ -34,7 +34,7 @@ from deltactl.operations.clone.commits import (
 )
 from deltactl.operations.clone.live_files import compare_live
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ensure_distinct, exclusive
+from deltactl.operations.clone.places import ensure_distinct_names, exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.tasks import Copied, CopySpec, copy_all, with_times
@@ -134,7 +134,7 @@ def sync_clone(
         return replace(report, version_after=before) if update.is_empty else report
     target_log.ensure_can_commit()
     with exclusive(target, context):
-        ensure_distinct(target, plan.copies["target"], target_log.commit_file(before))
+        ensure_distinct_names(target, plan.copies["target"], target_log.commit_file(before))
         with noticing_loss(source_log, snapshot):
             copied = copy_all(source, target, plan.copies, spec, context)
         report = replace(
