@@ -28,7 +28,7 @@ _PARQUET: Final = r"(?:\.[a-z0-9]+)?\.parquet"  # with or without the codec
 # The name of a local file of deltactl until it is complete: a run was killed.
 _INCOMPLETE: Final = r"\.deltactl-[0-9a-f]{32}\.tmp"
 _WRITERS: Final[Mapping[str, str]] = {
-    "deltactl": rf"part-\d{{5,}}-{_UUID}-\d+\.c\d{{3,}}{_PARQUET}",
+    "deltactl": rf"part-\d{{5,}}-{_UUID}-\d+\.c\d{{3,}}(?:-\d+)?{_PARQUET}",
     "deltactl, clone": r"clone-[0-9a-f]{32}\.[0-9A-Za-z]+",
     "deltactl, incomplete": _INCOMPLETE,
     "Delta on Spark": rf"part-\d{{5,}}-{_UUID}[.-]c\d{{3,}}{_PARQUET}",

@@ -1,6 +1,7 @@
 """The names that Delta writers give to their files."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ WRITTEN = (
     # deltactl
     f"part-00000-{ID}-0.c000.zstd.parquet",
     f"p=a/part-00012-{ID}-2.c001.parquet",
+    f"part-00000-{ID}-0.c012-1.zstd.parquet",
     "clone-0123456789abcdef0123456789abcdef.parquet",
     temp_path("p=a"),
     # Delta on Spark; with random prefixes; change data
@@ -106,4 +108,20 @@ def test_files_of_delta_rs_and_deltactl(tmp_path: Path, codec: str) -> None:
     Table(str(tmp_path)).optimize()
     after = names_below(tmp_path)
     assert len(after) > len(before) > 6
+    assert all(are_written(*after)), after
+
+
+@pytest.mark.parametrize(
+    "options", [{"rewrite": "encode"}, {"cluster_by": "id"}, {"zorder_by": "id"}]
+)
+def test_files_of_each_way_to_rewrite(tmp_path: Path, options: dict[str, Any]) -> None:
+    for start in range(3):
+        rows = pa.table(
+            {"id": range(start, 100, 3), "p": ["a", "b", "c"] * 11 + ["a"] * (not start)}
+        )
+        write_deltalake(tmp_path, rows, mode="append", partition_by=["p"])
+    before = names_below(tmp_path)
+    Table(str(tmp_path)).optimize(**options)
+    after = names_below(tmp_path)
+    assert len(after) > len(before)
     assert all(are_written(*after)), after
