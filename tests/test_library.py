@@ -279,6 +279,7 @@ def test_objects_have_a_short_text(table: Table) -> None:
     assert "is_up_to_date=False, plan.partitions=<1>, plan.stale=<0>," in repr(
         table.generate_manifest(dry_run=True)
     )
+    assert "versions=(3,)" in repr(table.optimize())
 
 
 def test_tables_and_reports_can_be_pickled(

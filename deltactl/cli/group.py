@@ -19,6 +19,7 @@ from deltactl.cli.options.declared import Declared, declared_options, option_cla
 from deltactl.cli.options.fleet import FleetOptions
 from deltactl.cli.output.output import CI_FORMATS, OutputFormat, stdout_errors
 from deltactl.cli.parsing.argv import PROGRAM
+from deltactl.cli.session import Session
 from deltactl.cli.startup import take_as_typed
 from deltactl.errors import UsageError
 
@@ -71,6 +72,9 @@ class LazyGroup(TyperGroup):
         name, found, rest = super().resolve_command(ctx, args)
         if not name:
             return name, found, rest
+        session = ctx.find_object(Session)
+        if session is not None:  # there is none while a shell completes a line
+            session.command = name
         command = self.load(name)
         command.all_settings = self.list_settings
         return name, command, rest

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 
 class ShortRepr:
-    """A dataclass whose ``repr`` has its numbers and texts, and the lengths of its collections."""
+    """A dataclass whose ``repr`` has its numbers and texts, and the lengths of collections."""
 
     __slots__ = ()
     # Attributes that are always shown, such as "plan.files.num_rows".
@@ -30,6 +30,8 @@ def _describe(value: Any) -> str | None:
     if isinstance(value, str):
         return repr(value if len(value) <= 80 else f"{value[:77]}...")
     if isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, tuple) and 0 < len(value) <= 3 and isinstance(value[0], int):
         return repr(value)
     if isinstance(value, Sized) and len(value):
         return f"<{len(value):,}>"

@@ -103,6 +103,10 @@ def test_versions_do_not_import_what_they_name(process: RunCli) -> None:
     assert (ran.code, ran.err) == (0, "")
 
 
+def test_an_option_that_does_not_exist_is_an_error_of_the_command(cli: RunCli) -> None:
+    assert cli("optimize", "t", "--nope", "-o", "json").document["command"] == "optimize"
+
+
 def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
     ran = cli("-q")
     assert (ran.code, ran.err) == (2, "error: Missing command\nhint: See `deltactl --help`.\n")

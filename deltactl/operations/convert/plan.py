@@ -174,7 +174,7 @@ def _ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
         f"{shown}{more}",
         problems=problems,
         hint="Fix these files, move them, or change their names so that they begin with '_'. "
-        "Rerun with `-o json` to see all problems. Nothing was changed.",
+        "`problems` of the JSON output, or of the error, has all of them. Nothing was changed.",
     )
 
 

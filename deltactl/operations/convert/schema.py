@@ -24,7 +24,7 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partition_texts import find_inexact, zone_mask
 from deltactl.protocol.partitions import format_partition_values, parse_partition_column
-from deltactl.protocol.paths import hive_unescape, hive_value
+from deltactl.protocol.paths import HIVE_NULL, hive_unescape, hive_value
 from deltactl.protocol.schema import (
     MAX_DECIMAL_DIGITS,
     ArrayType,
@@ -257,8 +257,12 @@ def _parse_directories(
         found: list[tuple[str, str | None]] = []
         for index in keyed:
             name, _, value = parts[index].partition("=")
-            if not name or not value:
-                problems.append((directory, None, f"{parts[index]!r} lacks a name or a value"))
+            if not name:
+                problems.append((directory, None, f"{parts[index]!r} has no column name"))
+            elif not value:
+                null = f"{name}={HIVE_NULL}"
+                why = f"{parts[index]!r} has no value: rename it to {null!r}, as Spark names it"
+                problems.append((directory, None, why))
             found.append((hive_unescape(name), hive_value(value)))
         if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
             problems.append(

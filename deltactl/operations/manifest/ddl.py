@@ -238,11 +238,13 @@ def _commented(comments: Sequence[str], statement: str) -> str:
 
 def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
     scheme = root.partition(":")[0]
+    replaced = (
+        f"If it differs only in the scheme, replace {scheme} by s3 with {option('schemes')}. "
+    )
     return UnsupportedFeatureError(
         f"{engine} reads tables on S3 only, and the manifests are under {root}",
-        hint="Give the address of the table on S3. If it differs only in the scheme, replace "
-        f"{scheme} by s3 with {option('schemes')}. If the table is not on S3, use "
-        f"{option('ddl', 'trino')} or {option('ddl', 'hive')}.",
+        hint=f"Give the address of the table on S3. {'' if scheme == 'file' else replaced}If the "
+        f"table is not on S3, use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
     )
 
 

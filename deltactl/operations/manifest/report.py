@@ -36,8 +36,8 @@ class ManifestReport(ShortRepr):
 
     @property
     def is_up_to_date(self) -> bool:
-        """Return whether the manifests were up to date before the run."""
-        return self.plan.is_empty
+        """Return whether the manifests are up to date after the run."""
+        return self.plan.is_empty or not self.dry_run
 
     def partitions(self) -> pa.Table:
         """Return one row per manifest: ``partition``, ``files``, ``state``."""
@@ -55,7 +55,7 @@ class ManifestReport(ShortRepr):
         plan = self.plan
         return {
             "root": self.root,
-            "up_to_date": plan.is_empty,
+            "up_to_date": self.is_up_to_date,
             "new": plan.count(NEW),
             "changed": plan.count(CHANGED),
             "unchanged": plan.count(UNCHANGED),

@@ -38,7 +38,7 @@ def refresh(store: Store, before: int = 1) -> None:
 
 def generate(store: Store, **options: Any) -> bool:
     log, context = opened(store)
-    return generate_manifests(log, ManifestOptions(**options), context).is_up_to_date
+    return generate_manifests(log, ManifestOptions(**options), context).plan.is_empty
 
 
 class Stepped(InterceptingStore):

@@ -236,7 +236,7 @@ def test_unchanged_manifests_are_not_written_whatever_the_order_of_their_lines()
     assert store.names["put"] == [f"{MANIFEST_DIR}/p=b/manifest"]
     again = CountingStore(builder.store)
     report = generate(again)
-    assert report.is_up_to_date and report.window_ms is None
+    assert report.plan.is_empty and report.window_ms is None
     assert again.calls["put"] == again.calls["delete_many"] == 0
 
 
@@ -348,7 +348,7 @@ def test_hidden_files_that_cannot_be_removed_are_reported(tmp_path: Path) -> Non
 
 def test_where_touches_matching_partitions_alone() -> None:
     builder = memory("a", "b")
-    generate(builder.store)
+    assert generate(builder.store).is_up_to_date
     paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
     builder.remove(paths["a"], paths["b"])
     builder.append([row(5, "c")], [row(6, "d")])
@@ -366,7 +366,7 @@ def test_a_condition_that_matches_no_partition_is_a_warning(check: bool) -> None
     warnings: list[str] = []
     options = ManifestOptions(where="p = 'c'", check=check)
     report = run_on(builder.store, generate_manifests, options, warn=warnings.append)
-    assert report.is_up_to_date
+    assert report.plan.is_empty
     assert [text.partition(";")[0] for text in warnings] == [
         "no file of version 1 is in a partition with p = 'c'"
     ]
@@ -454,7 +454,7 @@ def test_manifests_of_another_table_stay(has_record: bool, dry_run: bool) -> Non
     assert generate(one.store, output=output, dry_run=dry_run).plan.count("new") == 1
     output.delete_many([name for name in output.contents() if MANIFEST_DIR in name])
     generate(other.store, output=output)
-    assert generate(other.store, output=output).is_up_to_date
+    assert generate(other.store, output=output).plan.is_empty
 
 
 @pytest.mark.parametrize("place", ["other", "other/_delta_log", "t x/_delta_log/a"])
@@ -468,7 +468,7 @@ def test_manifests_are_not_put_in_a_log_or_another_table(tmp_path: Path, place: 
 def test_the_directory_of_the_table_is_the_default_output(tmp_path: Path) -> None:
     builder = local(tmp_path)
     generate(builder.store, output=LocalStore(str(tmp_path / "t x")))
-    assert generate(builder.store).is_up_to_date
+    assert generate(builder.store).plan.is_empty
 
 
 @pytest.mark.parametrize("look", ["check", "dry_run"])
@@ -728,8 +728,9 @@ def test_names_that_an_engine_may_reject_are_in_a_comment(engine: Any, name: str
 def test_an_engine_that_reads_only_s3_gets_no_other_address(engine: Any, tmp_path: Path) -> None:
     builder = TableBuilder(tmp_path / "t", [Column("id")])
     builder.append([{"id": 1}])
-    with pytest.raises(UnsupportedFeatureError, match="reads tables on S3 only"):
+    with pytest.raises(UnsupportedFeatureError, match="reads tables on S3 only") as caught:
         generate(builder.store, ManifestOptions(ddl=engine))
+    assert "scheme" not in (caught.value.hint or "")  # a file: address has no bucket
     assert not (tmp_path / "t" / MANIFEST_DIR).exists()
 
 
@@ -925,7 +926,7 @@ def test_a_restore_says_that_manifests_are_outdated_which_nothing_refreshes(tmp_
     )
     restore(4)  # which has it
     assert len(told) == 1
-    assert generate(builder.store, ManifestOptions(check=True)).is_up_to_date
+    assert generate(builder.store, ManifestOptions(check=True)).plan.is_empty
 
 
 def test_manifests_are_written_when_the_property_is_set(tmp_path: Path) -> None:
