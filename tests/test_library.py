@@ -248,6 +248,8 @@ def test_the_views_of_the_history(table: Table, tmp_path: Path) -> None:
     assert table.restorable()[2].num_gone == 3
     with pytest.raises(NotATableError):
         Table(tmp_path / "absent").restorable()
+    with pytest.raises(NotATableError):
+        Table(tmp_path / "absent").undo_vacuum()
 
 
 def test_objects_have_a_short_text(table: Table) -> None:

@@ -23,6 +23,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
+from deltactl.log.table_probe import has_log, no_table_error
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
@@ -92,6 +93,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     vacuums keep the files for the retention again.
 
     Raises:
+        NotATableError: there is no log, and no run.
         DeltactlError: there is no such run.
         StorageError: the store cannot be listed.
     """
@@ -173,6 +175,8 @@ def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> str | Non
 
 def _find_last(store: Store) -> str:
     runs = list_removals(store)
+    if not runs and not has_log(store):
+        raise no_table_error(store)
     if not runs:
         raise DeltactlError(
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
