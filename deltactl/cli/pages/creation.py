@@ -51,8 +51,9 @@ def _list_facts(report: CloneReport, plan: ClonePlan) -> Iterator[Fact]:
     yield "vectors", format_count(vectors, "file") if vectors else None
     if not plan.deep:
         yield "copied", "no files: the clone refers to the files of the source"
-    elif not report.dry_run:
-        yield "copied", _describe(report.files_copied, report.bytes_copied)
+    elif not report.dry_run or report.files_copied:
+        label = "to copy" if report.dry_run else "copied"
+        yield label, _describe(report.files_copied, report.bytes_copied)
     yield "there before", format_count(kept, "file") if kept else None
     if report.version_before is not None:
         yield "added", format_count(report.files_added, "file")

@@ -52,7 +52,7 @@ class CloneOptions:
     full: bool = selection_option(
         False,
         "With --sync: also update the clone if another writer changed it, or if the source was "
-        "created again",
+        "created again; copy files that the source replaced, also for earlier versions",
     )
     published_only: bool = selection_option(
         False,

@@ -37,7 +37,7 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_distinct_names, exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.tasks import Copied, CopySpec, copy_all, with_times
+from deltactl.operations.clone.tasks import Copied, CopySpec, check_copies, copy_all, with_times
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restored_state import (
     RestoreCommit,
@@ -130,6 +130,9 @@ def sync_clone(
     report = update.report(target, context, dry_run=dry_run)
     if not update.is_empty:
         ensure_may_remove(update)
+    if dry_run and options.full:
+        copied = check_copies(source, plan.copies, spec, context)
+        return _count(report, _with_times(update, copied, full=True), copied)
     if dry_run:
         return replace(report, version_after=before) if update.is_empty else report
     target_log.ensure_can_commit()
@@ -137,16 +140,11 @@ def sync_clone(
         ensure_distinct_names(target, plan.copies["target"], target_log.commit_file(before))
         with noticing_loss(source_log, snapshot):
             copied = copy_all(source, target, plan.copies, spec, context)
-        report = replace(
-            report,
-            files_copied=copied.files_copied,
-            bytes_copied=copied.bytes_copied,
-            files_kept=copied.files_kept,
-        )
+        if not update.is_empty:
+            update = _with_times(update, copied, full=options.full)
+        report = _count(report, update, copied)
         if update.is_empty:
             return replace(report, version_after=before)
-        update = _with_times(update, copied, full=options.full)
-        report = replace(report, files_added=update.files_added)
         counts = (update.added.num_rows, sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
@@ -157,6 +155,16 @@ def sync_clone(
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target, after, context)
     return replace(report, version_after=after.version)
+
+
+def _count(report: CloneReport, update: Update, copied: Copied) -> CloneReport:
+    return replace(
+        report,
+        files_copied=copied.files_copied,
+        bytes_copied=copied.bytes_copied,
+        files_kept=copied.files_kept,
+        files_added=update.files_added,
+    )
 
 
 def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deltactl.engine.cores import find_byte_counter
 from deltactl.engine.tasks import LazyTasks
@@ -23,7 +24,9 @@ from deltactl.errors import (
     InterruptedRunError,
     ObjectNotFoundError,
     SafetyError,
+    StorageError,
     Warn,
+    first_line,
 )
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.numpy_types import Integers
@@ -53,7 +56,8 @@ class CopySpec:
     """The values that all batches share. ``is_fresh``: the target had no files at the start.
 
     ``replaces``: also copy files that were replaced in the source after they were copied.
-    ``only_checks``: find the problems of the source files, and copy nothing.
+    ``only_checks``: find the problems of the source files, decode those that would replace a copy,
+    and count what would be copied.
     """
 
     source_uri: str
@@ -146,8 +150,13 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         if (damage := _find_damage(file, source, spec, is_elsewhere=file in outside)) is not None
     }
     problems |= damaged
-    if spec.only_checks or damaged:
+    if damaged:
         return CopyResult(problems=problems)
+    if spec.only_checks:
+        kept = len(task.sources) - len(problems) - len(replaced) - len(wanted) - len(outside)
+        size = sum(file.size_bytes for file in (*wanted, *outside))
+        counts = (len(wanted) + len(outside), size, kept)
+        return CopyResult(task.first, tuple(times), tuple(replaced), *counts, problems)
     try:
         # Only this run writes to the target; an existing name has a file of another size.
         copied = copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
@@ -199,7 +208,10 @@ def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
 def _find_damage(
     file: FileToCopy, source: Store, spec: CopySpec, *, is_elsewhere: bool
 ) -> str | None:
-    """Return why a data file is not a readable Parquet file, by its footer."""
+    """Return why a data file is not a readable Parquet file.
+
+    The footer is read; in the run of checks before copies are replaced, also all values.
+    """
     name = file.source_path
     if is_elsewhere:
         source, name = _open_elsewhere(name, spec), posixpath.basename(name)
@@ -207,7 +219,25 @@ def _find_damage(
         broken = find_broken_footers([parse_footer(source, name, file.size_bytes)])
     except DataFileError as error:
         return f"it {error.message}"
-    return f"it {broken[0].message}" if broken else None
+    if broken:
+        return f"it {broken[0].message}"
+    return _find_undecodable(source, name) if spec.only_checks else None
+
+
+def _find_undecodable(source: Store, name: str) -> str | None:
+    """Return why the values of a file cannot be decoded; ``None`` if this cannot be found out."""
+    try:
+        with (
+            source.open_input(name) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
+            for _ in file.iter_batches(use_threads=False):
+                pass
+    except (pa.ArrowNotImplementedError, StorageError):
+        return None
+    except (pa.ArrowException, OSError) as error:
+        return f"it cannot be decoded: {first_line(error)}"
+    return None
 
 
 def _open_elsewhere(name: str, spec: CopySpec) -> Store:
@@ -262,7 +292,7 @@ def copy_all(
         StorageError: a store failed.
     """
     if spec.replaces:  # a batch must not replace copies if another batch has a damaged file
-        _copy(source, copies, replace(spec, only_checks=True), context)
+        check_copies(source, copies, spec, context)
     copied = _copy(source, copies, spec, context)
     if copied.replaced:
         names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
@@ -275,6 +305,15 @@ def copy_all(
         )
     target.sync_directories(copies["target"].to_pylist())
     return copied
+
+
+def check_copies(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) -> Copied:
+    """Return what ``copy_all`` would do; copy nothing.
+
+    Raises:
+        DataFileError: see ``copy_all``.
+    """
+    return _copy(source, copies, replace(spec, only_checks=True), context)
 
 
 def _copy(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) -> Copied:

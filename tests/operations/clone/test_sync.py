@@ -26,7 +26,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
-from tests.operations.clone.test_run import clone, ids, names, with_vectors
+from tests.operations.clone.test_run import clone, contents, ids, names, with_vectors
 from tests.support.checkpoints import memory_of
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, memory_table, restore
@@ -51,6 +51,11 @@ def keys(store: Store) -> set[tuple[str, str]]:
     files = Table("x", store=store).snapshot().files
     columns = (files[name].to_pylist() for name in ("encoded_path", "deletion_vector"))
     return {(path, json.dumps(vector)) for path, vector in zip(*columns, strict=True)}
+
+
+def rewritten(data: bytes) -> bytes:
+    """A valid Parquet file of the same size, of another writer."""
+    return data.replace(b"parquet-cpp", b"Parquet-cpp")
 
 
 def test_new_files_gone_files_and_vectors() -> None:
@@ -404,7 +409,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     copied = target.read(path)
     (info,) = source.stat_many([path])
     assert info is not None
-    source.put(path, copied[:4] + b"x" + copied[5:])
+    source.put(path, rewritten(copied))
     source.set_modified(path, info.modified_ms + shift_ms)
     if grows:
         builder.append([{"id": 3}])
@@ -427,7 +432,7 @@ def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() ->
     remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
     target.put(commit_path(1), json.dumps({"remove": remove}).encode())
     copied = target.read(path)
-    source.put(path, copied[:4] + b"x" + copied[5:])
+    source.put(path, rewritten(copied))
     target.set_modified(path, 1_700_000_000_100)
     source.set_modified(path, 1_700_000_000_165)
     assert sync(source, target, full=True).files_copied == 1
@@ -456,7 +461,11 @@ def test_a_file_of_the_clone_alone_is_not_replaced(is_live: bool) -> None:
     assert own.items() <= target.contents().items()
 
 
-def test_no_copy_is_replaced_if_a_source_file_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("part", [slice(None), slice(4, 30)], ids=["all", "values"])
+def test_no_copy_is_replaced_if_a_source_file_is_damaged(
+    monkeypatch: pytest.MonkeyPatch, part: slice, dry_run: bool
+) -> None:
     monkeypatch.setattr(tasks, "_FILES_A_TASK", 1)
     builder = memory_table()
     paths = builder.append([{"id": 1}], [{"id": 2}])
@@ -464,15 +473,32 @@ def test_no_copy_is_replaced_if_a_source_file_is_damaged(monkeypatch: pytest.Mon
     sync(source, target)
     copied = {path: target.read(path) for path in paths}
     assert isinstance(source, MemoryStore)
-    for path in paths:
-        source.put(path, copied[path][:4] + b"x" + copied[path][5:])
+    damaged = bytearray(copied[paths[1]])
+    damaged[part] = b"x" * len(damaged[part])
+    for path, data in ((paths[0], copied[paths[0]]), (paths[1], bytes(damaged))):
+        source.put(path, data)
         source.set_modified(path, 3_600_000)
-    source.put(paths[1], b"x" * len(copied[paths[1]]))
-    with pytest.raises(DataFileError, match="not a Parquet file") as caught:
-        sync(source, target, full=True)
+    what = "not a Parquet file" if part.stop is None else "cannot be decoded"
+    with pytest.raises(DataFileError, match=what) as caught:
+        sync(source, target, full=True, dry_run=dry_run)
     assert (paths[0] in caught.value.message, paths[1] in caught.value.message) == (False, True)
     assert {path: target.read(path) for path in paths} == copied
     assert Table("x", store=target).snapshot().version == 0
+
+
+def test_a_dry_run_counts_the_copies_that_would_be_replaced() -> None:
+    builder, source, target = synced(3)
+    (path, *_) = (add["path"] for add in bodies(source, 1, "add"))
+    source.put(path, source.read(path))
+    source.set_modified(path, 3_600_000)
+    before = contents(target)
+    plan = sync(builder.store, target, full=True, dry_run=True)
+    assert contents(target) == before
+    report = sync(builder.store, target, full=True)
+    for it in (plan, report):
+        assert (it.files_copied, it.files_added, it.files_kept) == (1, 1, 2)
+    assert plan.bytes_copied == report.bytes_copied > 0
+    assert (plan.dry_run, plan.version_after, report.version_after) == (True, None, 1)
 
 
 @pytest.mark.parametrize("full", [False, True])
