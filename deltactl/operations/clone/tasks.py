@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -37,7 +37,7 @@ from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_
 from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
+from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
@@ -152,20 +152,17 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     problems |= damaged
     if damaged:
         return CopyResult(problems=problems)
-    if spec.only_checks:
-        kept = len(task.sources) - len(problems) - len(replaced) - len(wanted) - len(outside)
-        size = sum(file.size_bytes for file in (*wanted, *outside))
-        counts = (len(wanted) + len(outside), size, kept)
-        return CopyResult(task.first, tuple(times), tuple(replaced), *counts, problems)
     try:
-        # Only this run writes to the target; an existing name has a file of another size.
-        copied = copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
-        copied += [_copy_from_elsewhere(file, target, spec) for file in outside]
+        if not spec.only_checks:
+            # Only this run writes to the target; an existing name has a file of another size.
+            copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
+            _copy_from_elsewhere(outside, target, spec)
     except ObjectNotFoundError:
         gone = _find_gone(source, wanted)
         if not gone:
             raise
         return CopyResult(problems={**problems, **gone})
+    copied = [*wanted, *outside]
     kept = len(task.sources) - len(problems) - len(replaced) - len(copied)
     return CopyResult(
         task.first,
@@ -245,11 +242,10 @@ def _open_elsewhere(name: str, spec: CopySpec) -> Store:
     return refuse_changes(open_store(posixpath.dirname(name), spec.source_options))
 
 
-def _copy_from_elsewhere(file: FileToCopy, target: Store, spec: CopySpec) -> CopiedFile:
-    source, last = _open_elsewhere(file.source_path, spec), posixpath.basename(file.source_path)
-    return copy_file(
-        source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True
-    )
+def _copy_from_elsewhere(files: Sequence[FileToCopy], target: Store, spec: CopySpec) -> None:
+    for file in files:
+        source, last = _open_elsewhere(file.source_path, spec), posixpath.basename(file.source_path)
+        copy_file(source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True)
 
 
 @dataclass(slots=True)

@@ -175,9 +175,9 @@ def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> str | Non
 
 def _find_last(store: Store) -> str:
     runs = list_removals(store)
-    if not runs and not has_log(store):
-        raise no_table_error(store)
     if not runs:
+        if not has_log(store):
+            raise no_table_error(store)
         raise DeltactlError(
             f"no vacuum of {store.uri} removed files and left a journal: nothing can be restored",
             hint=f"{WITHOUT_UNDO} Only vacuums of deltactl can be undone.",
