@@ -164,9 +164,10 @@ class LocalPaths:
         if self._had_content:
             self.ensure_content()
             return False
+        was_there = self._is_there  # before the look: another thread may create the root after it
         is_missing = not _is_directory(self.root)
         if is_missing:
-            if self._is_there:
+            if was_there:
                 raise no_root_error(self.uri)
             try:
                 os.makedirs(self.root, exist_ok=True)

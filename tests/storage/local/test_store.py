@@ -144,6 +144,19 @@ def test_an_existing_root_stays_the_root_of_a_missing_table(tmp_path: Path) -> N
     assert (tmp_path / "a" / "b" / "p=1" / "x").read_bytes() == b"1"
 
 
+def test_two_threads_may_make_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(str(tmp_path / "a"))
+
+    def let_the_other_thread_write(path: str) -> bool:
+        monkeypatch.undo()
+        store.put_if_absent("log/0", b"other")
+        return False
+
+    monkeypatch.setattr("deltactl.storage.local.paths._is_directory", let_the_other_thread_write)
+    store.put_if_absent("log/1", b"this")
+    assert (store.read("log/0"), store.read("log/1")) == (b"other", b"this")
+
+
 def test_a_put_flushes_the_folders_that_it_changed(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
