@@ -7,6 +7,7 @@ import json
 import struct
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,9 @@ class Writer:
         """An old one writes no in-commit timestamps, and no manifests."""
         self._world, self.place, self._is_old = world, place, is_old
         self._space, self._ids = world.space, world.ids
+        # Every other writer gives one name to the files of a task in all partitions, as Spark does.
+        self._job = self._new_id() if world.ids.getrandbits(1) else ""
+        self._tasks: Counter[str] = Counter()
         self.state = State()
         if world.reader.commits(place):
             self.state = world.reader.latest(place)
@@ -96,7 +100,7 @@ class Writer:
 
     def add(self, ids: Sequence[int], value: str | None) -> Action:
         """Write a data file; gives its action."""
-        name = f"{folder_of(value)}part-00000-{self._new_id()}-c000.snappy.parquet"
+        name = self._name_file(folder_of(value), "part-{}-c000.snappy.parquet")
         data = encode_rows(ids)
         self._space.write(f"{self.place}/{name}", data, self._world.now_ms)
         return self.name_file(name, ids, value, len(data))
@@ -131,7 +135,7 @@ class Writer:
         """A file of change data, if the table has a feed."""
         if self.state.properties.get("delta.enableChangeDataFeed") != "true":
             return []
-        name = f"_change_data/{folder_of(value)}cdc-00000-{self._new_id()}.c000.snappy.parquet"
+        name = self._name_file(f"_change_data/{folder_of(value)}", "cdc-{}.c000.snappy.parquet")
         table = pa.table({"id": pa.array(ids, pa.int64()), "_change_type": ["delete"] * len(ids)})
         target = io.BytesIO()
         pq.write_table(table, target)
@@ -210,6 +214,13 @@ class Writer:
                 self._space.write(name, "".join(live).encode(), self._world.now_ms)
             elif self._space.entry(name):
                 self._space.delete(name)
+
+    def _name_file(self, folder: str, form: str) -> str:
+        """Gives the path of a new file; its name is not used in this folder."""
+        folded = folder.casefold() if self._space.folds else folder
+        number = self._tasks[folded] if self._job else 0
+        self._tasks[folded] += 1
+        return folder + form.format(f"{number:05d}-{self._job or self._new_id()}")
 
     def _new_id(self) -> str:
         return new_id(self._ids)
