@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.histories.readers import _read_delta_rs, _read_duckdb
-from tests.world.model import Landed, Model, Table, Version, interval_ms, original
+from tests.world.model import Landed, Model, Table, Version, original
 from tests.world.reader import State, UnreadableError
 from tests.world.spaces import Disk
-from tests.world.writer import DAY_MS
+from tests.world.upkeep import DAY_MS, interval_ms
 
 if TYPE_CHECKING:
     from tests.world.world import World

@@ -21,8 +21,9 @@ from tests.world.steps import (
     write,
 )
 from tests.world.stores import Ran
+from tests.world.upkeep import DAY_MS
 from tests.world.world import Chance, Run, World
-from tests.world.writer import DAY_MS, MANIFESTS, TIMES, VALUES, WITH_MANIFESTS, folder_of
+from tests.world.writer import MANIFESTS, TIMES, VALUES, WITH_MANIFESTS, folder_of
 
 Check = Callable[[World, str, Ran], None]
 _QUARANTINE: Final = "_deltactl/quarantine/"

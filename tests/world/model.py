@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.world.reader import LOG, Action, Row, State, UnreadableError
-from tests.world.writer import DAY_MS, TIMES, properties_of
+from tests.world.upkeep import DAY_MS, interval_ms
+from tests.world.writer import TIMES, properties_of
 
 if TYPE_CHECKING:
     from tests.world.world import Run, World
 
-_UNITS = {"hour": 3_600_000, "day": DAY_MS, "week": 7 * DAY_MS}
 _VECTOR_FILE = re.compile(r"(?:^|/)deletion_vector_[^/]*\.bin$")
 
 
@@ -486,15 +486,6 @@ def _as_read(row: Row, changed: dict[Row, Row], found: set[Row]) -> Row:
     while row not in found and row in changed:
         row = changed[row]
     return row
-
-
-def interval_ms(properties: dict[str, str], name: str, default: int) -> int:
-    """A retention, as ``interval 2 days``."""
-    text = properties.get(name)
-    if text is None:
-        return default
-    _, number, unit = text.split()
-    return int(number) * _UNITS[unit.removesuffix("s")]
 
 
 def _moved_table(table: Table, place: str, target: str) -> Table:

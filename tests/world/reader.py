@@ -227,7 +227,7 @@ def _parse_json(data: bytes) -> list[Action]:
 
 
 def _parse_parquet(data: bytes) -> Iterator[Action]:
-    names = ("txn", "add", "remove", "metaData", "protocol")
+    names = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
     file = pq.ParquetFile(io.BytesIO(data))
     chosen = [name for name in names if name in file.schema_arrow.names]
     for row in file.read(columns=chosen, use_threads=False).to_pylist(maps_as_pydicts="strict"):

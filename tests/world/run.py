@@ -14,8 +14,8 @@ from tests.world.commands import EVERYTHING, begin_with_commands, take
 from tests.world.spaces import Bucket, Disk, Kind, Space, set_store_time
 from tests.world.steps import found_world
 from tests.world.stores import entered
+from tests.world.upkeep import DAY_MS
 from tests.world.world import START_MS, Chance, Failed, World
-from tests.world.writer import DAY_MS
 
 KINDS: tuple[Kind, ...] = ("disk", "disk", "folding", "folding", "shared", "objects", "objects")
 LENGTH = 20

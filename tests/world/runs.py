@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final, get_args
 
 from tests.world.stores import Ran, run_deltactl
+from tests.world.upkeep import DAY_MS
 from tests.world.world import Action, Chance, Fault, Point, PointKind, Run, World
-from tests.world.writer import DAY_MS
 
 _MEANWHILE: Final = {
     "pass": 16,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from tests.world.model import Landed, Table, interval_ms
+from tests.world.model import Landed, Table
 from tests.world.reader import LOG, Action, Row
+from tests.world.upkeep import DAY_MS, interval_ms
 from tests.world.world import Chance, Point, Run, World
 from tests.world.writer import (
-    DAY_MS,
     TIMES,
     VALUES,
     WITH_MANIFESTS,

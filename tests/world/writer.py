@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from tests.support.table_builder import bitmap_bytes, z85
 from tests.world.reader import LOG, Action, State, value_of
+from tests.world.upkeep import write_checkpoint
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -26,7 +27,6 @@ VALUES = ("DE", "de", "fr")
 TIMES = "delta.enableInCommitTimestamps"
 WITH_MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 MANIFESTS = "_symlink_format_manifest"
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,9 @@ class Writer:
         has_manifests = self.state.properties.get(WITH_MANIFESTS) == "true"
         if has_manifests and not self._is_old:
             self._refresh_manifests(actions)
+        is_due = version % int(self.state.properties.get("delta.checkpointInterval", "10")) == 0
+        if self._job and is_due and version:
+            write_checkpoint(self._world, self.place, self.state)
         return version
 
     def _time(self, version: int, actions: list[Action]) -> Action:
