@@ -219,12 +219,12 @@ REVERTS = (
     Revert("1: what no action names goes, whatever its name", _keep_no_landed_files, 15),
     Revert("1: what no action names goes, though the table was converted", _forget_conversions, 15),
     Revert("3: a commit does not prove that its files exist", _prove_nothing, 13),
-    Revert("4: a vacuum takes names as it lists them", _ignore_spellings, 60),
+    Revert("4: a vacuum takes names as it lists them", _ignore_spellings, 98),
     Revert("5: the clock decides what vacuum deletes", _trust_the_clock, 146),
     Revert("5: the clock decides which log files expire", _trust_the_clock_in_cleanups, 77),
     Revert("5: the clock decides what checkpoints forget", _trust_the_clock_in_checkpoints, 77),
     Revert("6: the table before a commit decides", _decide_by_the_table_before, 35),
-    Revert("7: a clone knows its source by one address", _know_one_address, 26),
+    Revert("7: a clone knows its source by one address", _know_one_address, 84),
     Revert("7: clone --sync does not see files that were replaced", _see_no_replacements, 62),
     Revert(
         "8: restore --ignore-missing keeps files that both versions have", _keep_missing_files, 33
@@ -235,7 +235,7 @@ REVERTS = (
     Revert("8: two links mean that a commit won", _count_links, 16),
     Revert("8: a sync that failed is not repeated", _sync_once, 64),
     Revert("8: what the kernel copied is not read back", _read_no_copies, 66),
-    Revert("8: a commit follows one without an in-commit timestamp", _build_on_any_time, 184),
+    Revert("8: a commit follows one without an in-commit timestamp", _build_on_any_time, 59),
     Revert("9: a commit is not read again", _believe_commits, 47),
 )
 

@@ -82,7 +82,7 @@ def _random_traits(chance: Chance) -> Traits:
         properties["delta.setTransactionRetentionDuration"] = "interval 3 days"
     if chance.random() < 0.4:
         properties["delta.enableChangeDataFeed"] = "true"
-    if chance.random() < 0.15:
+    if chance.random() < 0.3:
         properties[TIMES] = "true"
     vectors = chance.random() < 0.31
     if not vectors and chance.random() < 0.8:

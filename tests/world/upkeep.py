@@ -33,7 +33,7 @@ def write_checkpoint(world: World, place: str, state: State) -> None:
         state.properties, "delta.deletedFileRetentionDuration", 7 * DAY_MS
     )
     removed = [
-        body for body in state.tombstones.values() if (body["deletionTimestamp"] or 0) > removed_ms
+        body for body in state.tombstones.values() if (body["deletionTimestamp"] or 0) >= removed_ms
     ]
     actions: list[Action] = [{"protocol": state.protocol}, {"metaData": state.metadata}]
     actions += [{"txn": body} for body in state.txns.values()]
