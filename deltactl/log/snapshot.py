@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn, ignore_warning
+from deltactl.lazy import cached_property
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import CommitReader, is_compacted
@@ -76,7 +76,7 @@ class Snapshot:
     @property
     def files(self) -> pa.Table:
         """Return all live files: one row for each, with the columns of ``ADD_SCHEMA``."""
-        with self._lock:  # `cached_property` locks only before Python 3.12
+        with self._lock:  # threads that share a snapshot read the log once
             return self._files
 
     @cached_property
@@ -95,12 +95,14 @@ class Snapshot:
     @property
     def num_files(self) -> int:
         """Return the number of live files."""
-        return self._totals[0]
+        with self._lock:
+            return self._totals[0]
 
     @property
     def size_bytes(self) -> int:
         """Return the total size of all live files in bytes, with their deleted rows."""
-        return self._totals[1]
+        with self._lock:
+            return self._totals[1]
 
     def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
         """Yield live files with the given columns. One batch and the log's tail are in memory."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError
+from deltactl.lazy import cached_property
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, StructType, is_variant
 from deltactl.protocol.variants import read_variant

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final
 
 from deltactl.errors import CorruptLogError
+from deltactl.lazy import cached_property
 from deltactl.protocol.schema import Field, StructType, parse_schema
 
 

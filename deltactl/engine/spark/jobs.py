@@ -7,7 +7,6 @@ import sys
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import finalize
@@ -18,6 +17,7 @@ from deltactl.engine.spark.bundles import Job, encode_bundle
 from deltactl.engine.spark.package import write_package
 from deltactl.engine.spark.shuffle import PIECE_SCHEMA, SOURCE_SCHEMA
 from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
+from deltactl.lazy import cached_property
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.lazy import cached_property
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.keyed_hash import hash_pairs
 from deltactl.numpy_types import Flags, Hashes, Integers

@@ -10,10 +10,10 @@ import logging
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.lazy import cached_property
 from deltactl.log.audit.audited_snapshot import (
     audit_files,
     ensure_matches_commits,

@@ -9,7 +9,7 @@ import os
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from aiohttp import ClientTimeout
@@ -23,6 +23,7 @@ from google.auth.credentials import Credentials
 from google.auth.environment_vars import CREDENTIALS
 from google.auth.exceptions import DefaultCredentialsError
 
+from deltactl.lazy import cached_property
 from deltactl.storage.errors import no_bucket_error
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network

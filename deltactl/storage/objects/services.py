@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from typing import Any, Final, Protocol, Self
 
 from deltactl.errors import UnsupportedByStoreError
+from deltactl.lazy import cached_property
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import OnUpload
