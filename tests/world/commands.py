@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from tests.world.reader import Row, State, UnreadableError
@@ -22,7 +23,7 @@ from tests.world.steps import (
 )
 from tests.world.stores import Ran
 from tests.world.upkeep import DAY_MS
-from tests.world.world import Chance, Run, World
+from tests.world.world import Chance, Point, Run, World
 from tests.world.writer import MANIFESTS, TIMES, VALUES, WITH_MANIFESTS, folder_of
 
 Check = Callable[[World, str, Ran], None]
@@ -224,6 +225,8 @@ def begin_with_commands(world: World, chance: Chance) -> None:
     """Mostly, the directory is a table; many have two addresses, a clone, or a checkpoint."""
     if not world.model.tables and chance.random() < 0.9:
         _run_convert(world, chance, Run("t", world.now_ms))
+        if not world.model.tables:  # the job that writes files has ended by now
+            _run_convert(world, chance, Run("t", world.now_ms), is_quiet=True)
     if chance.random() < 0.7:
         world.say(add_address(world, chance))
     if world.model.tables and chance.random() < 0.5:
@@ -244,7 +247,11 @@ def _convert(world: World, chance: Chance) -> None:
     _run_convert(world, chance, run)
 
 
-def _run_convert(world: World, chance: Chance, run: Run) -> None:
+def _run_convert(world: World, chance: Chance, run: Run, *, is_quiet: bool = False) -> None:
+    apart = chance.apart("rewrites")
+    if not is_quiet and apart.random() < 0.3 and "meanwhile" not in world.without:
+        write_again = partial(world.take, "rewrite in place", apart.getrandbits(32))
+        run.meanwhile.append((Point("call", apart.randint(1, 20)), write_again))
     kept = chance.choice(RETENTIONS)
     words = ["--property", f"delta.deletedFileRetentionDuration={kept}"] if kept else []
     words += (

@@ -11,6 +11,7 @@ Times are true times: no clock of an actor counts. What a table promises:
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -282,6 +283,8 @@ class Model:
             world.fail("deleted rows came back", f"{place} was converted, and has {vectors[0]}")
         if run is not None and (left := sorted(run.listed - named)):
             world.fail("convert left a file out", f"{place}/{left[0]}")
+        for add in state.files.values():
+            self._check_statistics(place, add)
         try:
             return world.reader.rows(place, state)
         except UnreadableError:
@@ -290,6 +293,19 @@ class Model:
             # A copy can have the wrong output of a run that refused it later.
             self.is_over = True
             return ()
+
+    def _check_statistics(self, place: str, add: Action) -> None:
+        """Readers skip a file by its statistics: they must be those of its content now."""
+        path = self._world.reader.file_path(place, add["path"])
+        entry, stats = self._world.space.entry(path), json.loads(add.get("stats") or "{}")
+        if entry is None:
+            return
+        ids = self._world.reader.rows_of(path)
+        found = {"numRecords": len(ids), "minValues": min(ids), "maxValues": max(ids)}
+        said = {name: stats.get(name) for name in found}
+        said |= {name: stats.get(name, {}).get("id") for name in ("minValues", "maxValues")}
+        if said != found or add["size"] != entry.size:
+            self._world.fail("statistics of another content", f"{path}: {said}, not {found}")
 
     def _present(self, place: str, state: State | None, rows: tuple[Row, ...]) -> tuple[Row, ...]:
         """The rows of a version without those of files that are missing now."""
