@@ -160,6 +160,8 @@ def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
 
 
 def _open_streams() -> None:
+    if getattr(sys, "stdin") is None:  # noqa: B009 - closed by the caller
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 lives as long as the process
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -425,6 +427,20 @@ def test_json_has_totals_and_csv_has_each_file(cli: RunCli, table: TableBuilder)
 )
 def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -> None:
     assert cli("vacuum", "events", *words).code == 2
+
+
+def test_a_closed_standard_input_is_an_empty_one(table: TableBuilder) -> None:
+    words = "vacuum events --mode full --include-unknown"
+    runs = [
+        subprocess.run(
+            ["bash", "-c", f'"$0" -m deltactl {words} {end}', sys.executable],
+            capture_output=True, check=False,
+        )
+        for end in ("<&-", "</dev/null")
+    ]  # fmt: skip
+    assert [ran.returncode for ran in runs] == [6, 6]
+    assert runs[0].stderr == runs[1].stderr
+    assert b"no terminal" in runs[0].stderr
 
 
 def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuilder) -> None:
