@@ -186,12 +186,13 @@ def hold_lease(
     Raises:
         LeaseHeldError: another run holds it.
     """
-    _in_progress.append(holder.run_id)
     try:
+        _in_progress.append(holder.run_id)
         with _hold(store, command, holder, clock=clock, warn=warn, free=free):
             yield
     finally:
-        _in_progress.remove(holder.run_id)
+        with suppress(ValueError):  # an exception arrived before
+            _in_progress.remove(holder.run_id)
 
 
 @contextmanager
@@ -204,57 +205,21 @@ def _hold(
     warn: Warn,
     free: dict[int, FileInfo] | None,
 ) -> Iterator[None]:
+    lease, failed = _Lease(store, command, holder, clock, warn), None
     try:
-        name = _acquire(store, command, holder, clock, free)
-    except LeaseHeldError:
-        raise
-    except DeltactlError as error:
-        _log.info("%s: no lease: %s", store.uri, error.message)
-        yield  # a run that fails, often by the same cause, says only its own error
-        warn(f"this run had no lease, so another run may have overlapped it: {error.message}")
-        return
-    _log.info("%s: holding %s until the run ends", store.uri, name)
-    renewal = _Renewal(store, name, holder, clock, warn)
-    thread = threading.Thread(target=renewal.run, name="deltactl-lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        renewal.over.set()
-        thread.join()
-        with suppress(DeltactlError):  # it expires
-            store.delete_many([name])
-
-
-def _acquire(
-    store: Store, command: str, holder: Holder, clock: Clock, free: dict[int, FileInfo] | None
-) -> str:
-    """Create the lease; return the name of its file."""
-    for _ in range(_TRIES):
-        found, free = free, None  # a second attempt looks again
-        if found is None:
-            found = _list(store, command)
-            _ensure_free(store, command, found, clock.now_ms())
-        name = f"{LEASES_DIR}/{command}.{max(found, default=0) + 1:08d}.json"
         try:
-            store.put_if_absent(name, _encode(holder))
-        except ObjectExistsError:
-            if not _is_ours(store, name, holder):
-                continue
-        try:
-            now = _list(store, command)
-            dated = [info.modified_ms for info in now.values() if info.name == name]
-            now = {number: info for number, info in now.items() if info.name != name}
-            _ensure_free(store, command, now, min([clock.now_ms(), *dated]))
-            store.delete_many([info.name for info in now.values()])  # none of them is held
-        except BaseException:
-            with suppress(DeltactlError):  # it expires
-                store.delete_many([name])
+            lease.acquire(free)
+        except LeaseHeldError:
             raise
-        return name
-    raise LeaseHeldError(
-        f"many runs of {command} start on this table at the same time", hint="Rerun later."
-    )
+        except DeltactlError as error:
+            _log.info("%s: no lease: %s", store.uri, error.message)
+            lease.release()
+            failed = error
+        yield  # a run that fails, often by the same cause, says only its own error
+    finally:
+        lease.release()
+    if failed is not None:
+        warn(f"this run had no lease, so another run may have overlapped it: {failed.message}")
 
 
 def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms: int) -> None:
@@ -304,26 +269,85 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
         return Holder("unknown", "an unknown host", 0, 0, info.modified_ms + LEASE_MS)
 
 
-def _is_ours(store: Store, name: str, holder: Holder) -> bool:
-    """Return whether a retry of the library found the file that its first attempt created."""
-    try:
-        return store.read(name) == _encode(holder)
-    except (ObjectNotFoundError, AccessDeniedError):
-        return False
+@dataclass(slots=True)
+class _Lease:
+    """The lease of one run.
 
-
-@dataclass(frozen=True, slots=True)
-class _Renewal:
-    """Renew a lease until the run ends."""
+    Whatever happens is noted before it begins, because the handler of a signal may raise an
+    exception at any point: ``release`` must then find the file and the thread.
+    """
 
     store: Store
-    name: str
+    command: str
     holder: Holder
     clock: Clock
     warn: Warn
+    name: str = ""
+    is_created: bool = False
+    renewal: threading.Thread | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
+    def acquire(self, free: dict[int, FileInfo] | None) -> None:
+        """Create the file of the lease, and renew it from now on.
+
+        Raises:
+            LeaseHeldError: another run holds it.
+        """
+        for _ in range(_TRIES):
+            found, free = free, None  # a second attempt looks again
+            if found is None:
+                found = _list(self.store, self.command)
+                _ensure_free(self.store, self.command, found, self.clock.now_ms())
+            if self._create(max(found, default=0) + 1):
+                break
+        else:
+            raise LeaseHeldError(
+                f"many runs of {self.command} start on this table at the same time",
+                hint="Rerun later.",
+            )
+        now = _list(self.store, self.command)
+        dated = [info.modified_ms for info in now.values() if info.name == self.name]
+        now = {number: info for number, info in now.items() if info.name != self.name}
+        _ensure_free(self.store, self.command, now, min([self.clock.now_ms(), *dated]))
+        self.store.delete_many([info.name for info in now.values()])  # none of them is held
+        _log.info("%s: holding %s until the run ends", self.store.uri, self.name)
+        self.renewal = threading.Thread(target=self.run, name="deltactl-lease", daemon=True)
+        self.renewal.start()
+
+    def _create(self, number: int) -> bool:
+        """Create the file; return ``False`` if another run has this number."""
+        self.name = f"{LEASES_DIR}/{self.command}.{number:08d}.json"
+        try:
+            self.store.put_if_absent(self.name, _encode(self.holder))
+        except ObjectExistsError:
+            if not self._is_ours():
+                self.name = ""
+        except DeltactlError:  # if it was created after all, it expires
+            self.name = ""
+            raise
+        self.is_created = bool(self.name)
+        return self.is_created
+
+    def release(self) -> None:
+        """End the renewal, and delete the file; do nothing the second time."""
+        self.over.set()
+        if self.renewal is not None:
+            with suppress(RuntimeError):  # it did not start, and will end at once
+                self.renewal.join()
+        with suppress(DeltactlError):  # it expires
+            if self.name and (self.is_created or self._is_ours()):
+                self.store.delete_many([self.name])
+        self.name = ""
+
+    def _is_ours(self) -> bool:
+        """Return whether this run created the file, as in an earlier attempt of the library."""
+        try:
+            return self.store.read(self.name) == _encode(self.holder)
+        except (ObjectNotFoundError, AccessDeniedError):
+            return False
+
     def run(self) -> None:
+        """Renew the lease until the run ends."""
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
             with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():

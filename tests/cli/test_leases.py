@@ -187,7 +187,7 @@ def test_the_json_of_a_run_has_what_is_known_after_it(
     def refuse(*_: object) -> None:
         raise AccessDeniedError("no")
 
-    monkeypatch.setattr("deltactl.operations.leases._acquire", refuse)
+    monkeypatch.setattr("deltactl.operations.leases._Lease.acquire", refuse)
     for name in ("u", "v"):
         shutil.copytree("t", name)
     for words in (["t"], ["u", "v"]):

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 
@@ -291,6 +291,56 @@ def test_an_exists_that_is_our_own_first_try() -> None:
     assert store.contents() == {}
 
 
+@pytest.mark.parametrize("call", range(1, 5))
+def test_an_exception_of_a_signal_leaves_no_lease(call: int) -> None:
+    """It arrives when a call of the store has had its effect, but has not returned."""
+    scene, store, count = Scene(), new_store(), 0
+
+    class Signalled(FaultyStore):
+        def _raise(self) -> None:
+            nonlocal count
+            count += 1
+            if count == call:
+                raise KeyboardInterrupt
+
+        def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+            yield from super().list_from(prefix, start)
+            self._raise()
+
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            super().put_if_absent(name, data)
+            self._raise()
+
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            failed = super().delete_many(names)
+            self._raise()
+            return failed
+
+    with pytest.raises(KeyboardInterrupt), scene.hold(Signalled(store)):
+        pytest.fail("the lease is held")
+    assert count >= call
+    assert store.contents() == {}
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_an_exception_of_a_signal_ends_the_renewal(
+    monkeypatch: pytest.MonkeyPatch, starts: bool
+) -> None:
+    scene, store = Scene(), new_store()
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if starts:
+            start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), scene.hold(store):
+        pytest.fail("the lease is held")
+    assert store.contents() == {}
+    assert "deltactl-lease" not in {thread.name for thread in threading.enumerate()}
+
+
 @pytest.mark.parametrize("error", [StorageError("no exclusive create"), AccessDeniedError("no")])
 def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
     scene, store = Scene(), new_store()
@@ -328,8 +378,9 @@ def test_a_long_run_renews(monkeypatch: pytest.MonkeyPatch, faults: tuple[Fault,
 
 def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, store = Scene(), new_store()
-    renewal = leases._Renewal(store, "gone", holder_at(scene.clock), scene.clock, print)
-    assert not renewal.renew()
+    holder = holder_at(scene.clock)
+    lease = leases._Lease(store, "optimize", holder, scene.clock, print, "gone")
+    assert not lease.renew()
     assert store.contents() == {}
     monkeypatch.setattr(leases, "_RENEWALS", LEASE_MS)
     with scene.hold(store):
