@@ -13,6 +13,7 @@ from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     AccessDeniedError,
+    CommitDamagedError,
     ConflictError,
     DataFileError,
     InterruptedRunError,
@@ -562,8 +563,13 @@ def test_a_vacuum_that_was_at_work_is_reported() -> None:
             super().put_if_absent(name, data)
             builder.store.delete_many([path])
 
-    report = clone(builder.store, Vacuumed(target), deep=False)
+    made = Table("x", store=Vacuumed(target), warn=lambda _: None)
+    with pytest.raises(CommitDamagedError, match="the clone was created, but 1 file of") as caught:
+        Table("x", store=builder.store).clone(made, deep=False)
+    report = caught.value.report
+    assert isinstance(report, CloneReport)
     assert [it.path for it in report.gone] == [f"{builder.store.uri}/{path}"]
+    assert report.version_after == 0
 
 
 def test_files_are_copied_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
