@@ -206,9 +206,18 @@ class VerificationError(TableError):
 
 
 class CommitDamagedError(TableError):
-    """The run committed, but its commit was overwritten, or files that it adds were deleted."""
+    """The run committed, but its commit was overwritten, or files that it adds were deleted.
+
+    ``report``: that of the clone or restore, whose ``gone`` are the deleted files, if it is known.
+    """
 
     code = "COMMIT_DAMAGED"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, report: object | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.report = report
 
 
 class ConflictError(DeltactlError):

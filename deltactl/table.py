@@ -17,7 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.scan import scan_snapshot
 from deltactl.protocol.column_names import Columns
-from deltactl.storage.names import is_table_name
+from deltactl.storage.names import is_local_uri, is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import to_timestamp_ms
@@ -139,7 +139,9 @@ class Table:
             if self._process != os.getpid():
                 # A forked process must not share its parent's connections. A copy has its own.
                 self._log, self._process = copy(self)._log, os.getpid()
-            log = self._log.read_only() if dry_run else self._log.unread()
+            # A local store notes whether its directory was there: for one call, not for all.
+            opened = copy(self)._log if is_local_uri(self._log.uri) else self._log
+            log = opened.read_only() if dry_run else opened.unread()
             log.published_only = published_only
         log.commit_options = self._commit or log.commit_options
         return log
@@ -567,6 +569,7 @@ class Table:
 
         Raises:
             InterruptedRunError: ``cancel`` was set before the commit.
+            CommitDamagedError: a vacuum deleted files during the run; the error has the report.
             DeltactlError: a safety rule refused the run, another writer changed the table, or the
                 store failed.
         """
@@ -574,9 +577,12 @@ class Table:
         from deltactl.operations.restore.run import restore_table
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return restore_table(
+        report = restore_table(
             log, build_options(RestoreOptions, options, keywords), context, dry_run=dry_run
         )
+        if error := report.find_error(log.uri):
+            raise error
+        return report
 
     def alter(
         self,
@@ -632,6 +638,7 @@ class Table:
 
         Raises:
             InterruptedRunError: ``cancel`` was set before the commit.
+            CommitDamagedError: a vacuum deleted files during the run; the error has the report.
             DeltactlError: a safety rule refused the run, a file is missing, or a store failed.
         """
         from deltactl.operations.clone.options import CloneOptions
@@ -647,7 +654,10 @@ class Table:
             published_only=options.published_only,
         )
         log, context = target._begin(dry_run, engine, cancel, on_progress)
-        return clone_table(source, log, options, context, dry_run=dry_run)
+        report = clone_table(source, log, options, context, dry_run=dry_run)
+        if error := report.find_error():
+            raise error
+        return report
 
     def fix(
         self,

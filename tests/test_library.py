@@ -4,6 +4,7 @@ import ast
 import inspect
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import typing
@@ -25,6 +26,7 @@ from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from dev.keyword_types import CLASSES
 from tests.conftest import REPOSITORY
@@ -454,3 +456,30 @@ def test_a_call_does_not_see_what_another_call_of_the_same_table_lists(tmp_path:
     found = table.diff(0)
     assert interruptions[1:] == [2]
     assert (found.last, found.latest_version) == (1, 1)
+
+
+def test_a_call_takes_the_directory_of_a_table_as_it_finds_it(table: Table, tmp_path: Path) -> None:
+    target = Table(tmp_path / "copy")
+    for _ in range(3):
+        assert table.clone(target).version_after == 0
+        assert target.snapshot().num_files
+        shutil.rmtree(tmp_path / "copy")
+
+
+def test_a_directory_that_vanishes_during_a_call_stays_away(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if another call of the same object begins then."""
+    target, put = Table(tmp_path / "copy"), LocalStore.put_if_absent
+
+    def delete_first(store: LocalStore, name: str, data: bytes) -> None:
+        if store.uri.endswith("/copy") and name.startswith("_delta_log"):
+            shutil.rmtree(tmp_path / "copy")
+            with pytest.raises(errors.NotATableError):
+                target.snapshot()
+        put(store, name, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", delete_first)
+    with pytest.raises(errors.StorageError, match="moved or deleted during the run"):
+        table.clone(target)
+    assert not (tmp_path / "copy").exists()

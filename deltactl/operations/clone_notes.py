@@ -1,12 +1,15 @@
 """Read and write notes of shallow clones: tables that use files of this table.
 
     _deltactl/clones/<digest of the clone's address and id>.json
+    _deltactl/clones/<digest>.running    while a run makes this clone
 
 A shallow clone references files of its source, so a vacuum of the source must keep them. The note
 is written before the commit of the clone, so a clone never exists without its note. If the run ends
 in between, the note remains without a clone; vacuum then refuses to run until somebody deletes the
 note, because it cannot distinguish this case from a clone whose storage is not accessible. The same
-holds for ``--replace``, until the clone has the version that the note names. If two runs make a
+holds for ``--replace``, until the clone has the version that the note names. A run that was killed
+also leaves its mark. So the note of a young mark must not be deleted: the run may still commit. The
+run looks for its note just before its commit, and again after it. If two runs make a
 clone at the same address, each has its own note. The run that does not commit deletes its own note;
 the run that commits warns of the other notes at this address.
 
@@ -19,14 +22,16 @@ vacuum may be removing files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
+from deltactl.clock import Clock
 from deltactl.errors import (
     MALFORMED,
+    ConflictError,
     DeltactlError,
     ObjectNotFoundError,
     SafetyError,
@@ -34,14 +39,18 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.trusted_time import ask_store
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from deltactl.units import format_timestamp, parse_timestamp
+from deltactl.units import DAY_MS, HOUR_MS, format_timestamp, parse_timestamp
 
 CLONES_DIR: Final = f"{OWN_DIR}/clones"
 _DIGEST_CHARACTERS: Final = 32
 _SUFFIX: Final = ".json"
+_MARK: Final = ".running"
+# Longer than the checks between the note and the commit of a clone of millions of files.
+_RUN_MS: Final = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,9 @@ class CloneNote:
 
     ``clone_uri`` is the ``uri`` of the clone's store. ``clone_id`` is the id in the metadata that
     the clone's first commit has; empty if it is not known. ``host`` is the machine of a clone on a
-    local file system: on another machine, this address may be of another table.
+    local file system: on another machine, this address may be of another table. ``begun_ms`` is
+    when the run that makes the clone began, by the clock of the source's store; ``None`` after its
+    end.
     """
 
     clone_uri: str
@@ -61,6 +72,7 @@ class CloneNote:
     clone_id: str = ""
     host: str = ""
     clone_version: int = 0
+    begun_ms: int | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -68,6 +80,29 @@ class CloneNote:
         text = f"{self.clone_uri}\n{self.clone_id}" if self.clone_id else self.clone_uri
         digest = sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
         return f"{CLONES_DIR}/{digest}{_SUFFIX}"
+
+    @property
+    def mark(self) -> str:
+        """Return the name of the file that exists while a run makes the clone."""
+        return f"{self.name.removesuffix(_SUFFIX)}{_MARK}"
+
+    def may_be_running(self, *times_ms: int) -> bool:
+        """Return whether the run may still commit, by one of several clocks.
+
+        A mark that is a day ahead of a clock is of a run whose clock was wrong.
+        """
+        began = self.begun_ms
+        return began is not None and any(began - DAY_MS < t < began + _RUN_MS for t in times_ms)
+
+    def describe_run(self) -> tuple[str, str]:
+        """Return the text and the hint of the error that the run may still commit."""
+        began = self.begun_ms or 0
+        return (
+            f"a `deltactl clone` to {self.clone_uri!r} may be running since "
+            f"{format_timestamp(began)}",
+            "Rerun when the clone has ended. If it was killed, rerun after "
+            f"{format_timestamp(began + _RUN_MS)}.",
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the content of the note, as reports have it; the time is RFC 3339."""
@@ -90,6 +125,32 @@ def write_note(source: Store, note: CloneNote) -> None:
     source.put(note.name, json.dumps(content, indent=2).encode())
 
 
+def mark_running(source: Store, note: CloneNote) -> None:
+    """Mark that a run makes the clone of a note that is about to be written.
+
+    Raises:
+        StorageError: the source cannot be written.
+    """
+    source.put(note.mark, b"")
+
+
+def unmark(source: Store, note: CloneNote) -> None:
+    """Delete the mark of a run that has ended; as far as the store allows it."""
+    with suppress(DeltactlError):  # it counts for an hour
+        source.delete_many([note.mark])
+
+
+def has_note(source: Store, note: CloneNote) -> bool:
+    """Return whether the note is there, or that of another run for this or a later version.
+
+    Raises:
+        SafetyError: it is not valid.
+        StorageError: it cannot be read.
+    """
+    found = _read(source, note.name, None)
+    return found is not None and found.clone_version >= note.clone_version
+
+
 def read_notes(source: Store) -> tuple[CloneNote, ...]:
     """Return the notes in a table, by address.
 
@@ -97,8 +158,10 @@ def read_notes(source: Store) -> tuple[CloneNote, ...]:
         SafetyError: a note is not valid, so that a clone may be unknown.
         StorageError: they cannot be listed or read.
     """
-    names = [info.name for info in source.list_from(CLONES_DIR) if info.name.endswith(_SUFFIX)]
-    notes = [note for name in names if (note := _read(source, name)) is not None]
+    times = {info.name: info.modified_ms for info in source.list_from(CLONES_DIR)}
+    names = {name: name.removesuffix(_SUFFIX) + _MARK for name in times if name.endswith(_SUFFIX)}
+    found = (_read(source, name, times.get(mark)) for name, mark in names.items())
+    notes = [note for note in found if note is not None]
     return tuple(sorted(notes, key=lambda note: note.clone_uri))
 
 
@@ -123,7 +186,7 @@ def drop_note(source: Store, note: CloneNote) -> None:
     Raises:
         StorageError: it cannot be deleted.
     """
-    if failed := source.delete_many([note.name]):
+    if failed := source.delete_many([note.name, note.mark]):
         raise next(iter(failed.values()))
 
 
@@ -154,7 +217,26 @@ def find_notes(
     )
 
 
-def _read(source: Store, name: str) -> CloneNote | None:
+def ensure_ended(source: Store, notes: Iterable[CloneNote], clock: Clock, *, dry_run: bool) -> None:
+    """Refuse to delete notes of runs that may still commit, by this clock or by the store's.
+
+    A dry run does not ask the store, because it writes nothing.
+
+    Raises:
+        ConflictError: there is such a note.
+        StorageError: the source cannot be written.
+    """
+    marked = [note for note in notes if note.begun_ms is not None]
+    if not marked:
+        return
+    times = [clock.now_ms(), *([] if dry_run else [ask_store(source)])]
+    for note in marked:
+        if note.may_be_running(*times):
+            text, hint = note.describe_run()
+            raise ConflictError(f"{text}, so its record was kept", hint=hint)
+
+
+def _read(source: Store, name: str, begun_ms: int | None) -> CloneNote | None:
     """Return a note; ``None`` if it was deleted since the listing."""
     try:
         data = source.read(name)
@@ -169,6 +251,7 @@ def _read(source: Store, name: str) -> CloneNote | None:
             str(found["clone_id"]),
             str(found["host"]),
             int(found.get("clone_version", 0)),  # earlier versions of deltactl do not write it
+            begun_ms,
         )
     except (*MALFORMED, DeltactlError) as error:
         raise SafetyError(

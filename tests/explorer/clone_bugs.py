@@ -6,14 +6,15 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.operations.clone import run as clone
-from deltactl.operations.clone.shallow import with_clone_note
+from deltactl.operations.clone.shallow import Noted, with_clone_note
+from deltactl.operations.clone_notes import CloneNote
 from tests.explorer.bug import Bug
 
 
 def _note_last() -> AbstractContextManager[object]:
     @contextmanager
-    def after(*args: Any, **options: Any) -> Iterator[tuple[str, ...]]:
-        yield ()
+    def after(*args: Any, **options: Any) -> Iterator[Noted]:
+        yield Noted(CloneNote("", 0, 0), ())
         with with_clone_note(*args, **options):
             pass
 

@@ -4,17 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import ConflictError, SafetyError, UsageError
 from deltactl.operations.clone_notes import (
+    CLONES_DIR,
     CloneNote,
     drop_note,
     earlier_notes,
+    ensure_ended,
     find_notes,
+    mark_running,
     read_notes,
+    unmark,
     write_note,
 )
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.write_guard import refuse_changes
+from tests.support.clock import FixedClock
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder
 
@@ -80,6 +85,54 @@ def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) 
     for address in (str(tmp_path), "nothing://here"):
         with pytest.raises(UsageError, match="recorded clones: file:.*, s3://lake/clone"):
             find_notes(store, address)
+
+
+def test_a_note_has_the_mark_of_its_run(store: MemoryStore) -> None:
+    for note in (NOTE, OTHER):
+        mark_running(store, note)
+        write_note(store, note)
+    store.set_modified(NOTE.mark, 5)
+    assert read_notes(store)[0].begun_ms == 5
+    unmark(store, NOTE)
+    assert read_notes(store)[0].begun_ms is None
+    drop_note(store, OTHER)
+    assert [info.name for info in store.list_from(CLONES_DIR)] == [NOTE.name]
+
+
+@pytest.mark.parametrize(
+    ("by_clock", "by_store", "kept"),
+    [
+        (1, 1, True),
+        (61, 61, False),
+        (1_000_000, 1, True),
+        (1, 1_000_000, True),
+        (-60, 61, True),
+        (-1_000_000, 61, False),  # the clock was ahead when the run began, or is behind now
+    ],
+)
+def test_the_note_of_a_run_that_may_commit_is_kept_by_either_clock(
+    store: MemoryStore, by_clock: int, by_store: int, kept: bool
+) -> None:
+    mark_running(store, NOTE)
+    write_note(store, NOTE)
+    began = store.stat_many([NOTE.mark])[0].modified_ms  # type: ignore[union-attr]
+    store.advance(by_store * 60_000)
+    notes, clock = read_notes(store), FixedClock(began + by_clock * 60_000)
+    if not kept:
+        ensure_ended(store, notes, clock, dry_run=False)
+        return
+    with pytest.raises(ConflictError, match=f"to '{NOTE.clone_uri}' may be running since") as it:
+        ensure_ended(store, notes, clock, dry_run=False)
+    assert "If it was killed, rerun after" in (it.value.hint or "")
+    unmark(store, NOTE)
+    ensure_ended(store, read_notes(store), clock, dry_run=False)
+
+
+def test_a_dry_run_does_not_ask_the_store_for_the_time(store: MemoryStore) -> None:
+    mark_running(store, NOTE)
+    write_note(store, NOTE)
+    guarded = refuse_changes(store)
+    ensure_ended(guarded, read_notes(store), FixedClock(NOTE.noted_ms * 2), dry_run=True)
 
 
 def test_a_dry_run_writes_no_note(store: MemoryStore) -> None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from deltactl.cli.options.common import argument, dry_run_field
 from deltactl.cli.session import Session
-from deltactl.errors import CommitDamagedError, UsageError
+from deltactl.errors import UsageError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.option_fields import Pairs, execution_option, selection_option
-from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.clone.report import CloneReport
@@ -86,7 +85,7 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
     session.present(
         lambda: describe_clone(report, target),
         rows=[result],
-        error=_find_error(report),
+        error=report.find_error(),
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
@@ -94,18 +93,4 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=result,
-    )
-
-
-def _find_error(report: CloneReport) -> CommitDamagedError | None:
-    """Return the error of a shallow clone whose files a vacuum removed during the run."""
-    if not report.gone:
-        return None
-    from deltactl.operations.missing_files import list_missing
-
-    return CommitDamagedError(
-        f"the clone was created, but {format_count(len(report.gone), 'file', 'files')} of its "
-        f"source cannot be read: {list_missing(report.gone)}",
-        hint="Delete the clone, then clone the latest version: a vacuum removed files of the "
-        "source during the run.",
     )

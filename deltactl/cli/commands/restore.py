@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.errors import CommitDamagedError
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.units import format_count, format_size
 
@@ -94,28 +92,11 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
     session.present(
         lambda: describe_restore(report, table),
         rows=changes["partitions"],
-        error=_find_error(report, table),
+        error=report.find_error(table),
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
         dry_run=report.dry_run,
         is_idle=plan.is_empty,
         engine=report.engine,
         result={**report.to_dict(), "changes": changes},
-    )
-
-
-def _find_error(report: RestoreReport, table: str) -> CommitDamagedError | None:
-    """Return the error of a restore whose files a vacuum removed during the run."""
-    if not report.gone:
-        return None
-    from deltactl.operations.missing_files import list_missing
-
-    return CommitDamagedError(
-        f"version {report.version_after} is committed, but "
-        f"{format_count(len(report.gone), 'restored file is', 'restored files are')} missing: "
-        f"{list_missing(report.gone)}",
-        hint="Wait until the vacuum that removed the files has ended. If deltactl ran this "
-        f"vacuum, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
-        f"`deltactl restore {shlex.quote(table)} --to-version {report.plan.version}` to undo "
-        "this restore.",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deltactl.cli.confirm import ask
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
+from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
 from deltactl.units import format_count
 
@@ -66,13 +67,15 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
 
     Raises:
         UsageError: there is no such record.
+        ConflictError: the run that makes the clone may still be running.
         SafetyError: the user answered no, or there is no terminal to ask on.
     """
     from deltactl.cli.pages.vacuum import describe_forgotten_clone
-    from deltactl.operations.clone_notes import drop_note, find_notes
+    from deltactl.operations.clone_notes import drop_note, ensure_ended, find_notes
 
     store = session.open_table(table, read_only=dry_run).store
     notes = find_notes(store, clone, session.storage_options)
+    ensure_ended(store, notes, SystemClock(), dry_run=dry_run)
     note = notes[0]
     if not (yes or dry_run):
         text = (

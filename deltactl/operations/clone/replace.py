@@ -62,12 +62,13 @@ def replace_clone(
     target_log.ensure_can_commit()
     with with_clone_note(
         snapshot, target, plan, context, leave=options.note, version=current.version + 1
-    ) as notes:
+    ) as noted:
         if options.note:
             ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(source_log, snapshot, plan, context)
         files.listed()
+        noted.ensure_there()
         removed = (report.files_removed, report.bytes_removed)
         description = describe_clone(plan, options.properties, context, removed=removed)
         draft = update.draft(description, context, "replaced")
@@ -78,8 +79,11 @@ def replace_clone(
         warn_of_manifests(target, after, context)
     # A vacuum of another tool does not read the note.
     done = "the clone was replaced"
-    gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)
-    return dataclasses.replace(report, version_after=after.version, notes=notes, gone=gone)
+    gone = noted.find_lost()
+    gone += find_missing_again(snapshot.store, plan.files, context, done, target.uri)
+    return dataclasses.replace(
+        report, version_after=after.version, notes=noted.addresses, gone=gone
+    )
 
 
 def _ensure_unchanged(current: Snapshot, base: CommitBase) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deltactl.errors import CommitDamagedError
 from deltactl.operations.clone.plan import ClonePlan
-from deltactl.operations.missing_files import Missing
+from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.short_repr import ShortRepr
+from deltactl.units import format_count
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,6 +38,18 @@ class CloneReport(ShortRepr):
     bytes_removed: int = 0
     notes: tuple[str, ...] = ()
     gone: tuple[Missing, ...] = ()
+
+    def find_error(self) -> CommitDamagedError | None:
+        """Return the error of a shallow clone whose files a vacuum removed during the run."""
+        if not self.gone:
+            return None
+        return CommitDamagedError(
+            f"the clone was created, but {format_count(len(self.gone), 'file', 'files')} of its "
+            f"source cannot be read: {list_missing(self.gone)}",
+            hint="Delete the clone, then clone the latest version: a vacuum removed files of the "
+            "source during the run.",
+            report=self,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""

@@ -233,18 +233,22 @@ def _make_shallow(
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
     plan, target = report.plan, target_log.store
-    with with_clone_note(snapshot, target, plan, context, leave=options.note) as notes:
+    with with_clone_note(snapshot, target, plan, context, leave=options.note) as noted:
         if options.note:
             ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
         ensure_present(source_log, snapshot, plan, context)
         files.listed()
+        noted.ensure_there()
         _commit(target_log, plan, options, context, files)
     _follow(target_log, plan, context)
     # A vacuum of another tool does not read the note.
     done = "the clone was created"
-    gone = find_missing_again(snapshot.store, plan.files, context, done, target.uri)
-    return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
+    gone = noted.find_lost()
+    gone += find_missing_again(snapshot.store, plan.files, context, done, target.uri)
+    return replace(
+        report, version_after=0, files_added=plan.num_files, notes=noted.addresses, gone=gone
+    )
 
 
 def _commit(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import shlex
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +19,18 @@ from deltactl.log.table_probe import has_log
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
-from deltactl.operations.clone_notes import CloneNote, drop_note, earlier_notes, write_note
+from deltactl.operations.clone_notes import (
+    CloneNote,
+    drop_note,
+    earlier_notes,
+    has_note,
+    mark_running,
+    read_notes,
+    unmark,
+    write_note,
+)
 from deltactl.operations.leases import list_leases
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
+from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
@@ -110,6 +119,50 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The note of a clone, and the tables that have it."""
+
+    note: CloneNote
+    owners: Sequence[Store]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of the tables with a note."""
+        return tuple(store.uri for store in self.owners)
+
+    def ensure_there(self) -> None:
+        """Check just before the commit that nobody deleted the notes during the run.
+
+        Raises:
+            ConflictError: a note is gone, so a vacuum may have removed files.
+            SafetyError, StorageError: a note cannot be read.
+        """
+        for store in self.owners:
+            if not has_note(store, self.note):
+                raise ConflictError(
+                    f"nothing was committed: the record of the clone in {store.uri}, "
+                    f"{self.note.name!r}, was deleted during the run",
+                    hint="Rerun the command. Do not delete the record of a clone that is running.",
+                )
+
+    def find_lost(self) -> tuple[Missing, ...]:
+        """Look for the notes after the commit; return those that are gone or cannot be read."""
+        return tuple(
+            Missing(f"{store.uri}/{self.note.name}", problem)
+            for store in self.owners
+            if (problem := _find_problem(store, self.note))
+        )
+
+
+def _find_problem(store: Store, note: CloneNote) -> str | None:
+    committed = replace(note, clone_version=0)  # no vacuum waits for the version any more
+    try:
+        return None if has_note(store, committed) else "this record of the clone was deleted"
+    except DeltactlError as error:
+        return error.message
+
+
 @contextmanager
 def with_clone_note(
     snapshot: Snapshot,
@@ -119,43 +172,45 @@ def with_clone_note(
     *,
     leave: bool,
     version: int = 0,
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[Noted]:
     """Write notes of the clone to the tables that own its files.
 
-    Yield the addresses of the tables with a note; none unless ``leave``. ``version`` is the version
-    of the clone that is committed in the context. If none is committed, delete the notes of a new
-    clone; one that existed still needs them. Otherwise warn of the notes of earlier clones at the
-    address.
+    Yield the notes; none unless ``leave``. ``version`` is the version of the clone that is
+    committed in the context. If none is committed, delete the notes of a new clone; one that
+    existed still needs them. Otherwise warn of the notes of earlier clones at the address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
     """
-    if not leave:
-        yield ()
-        return
     host = socket.gethostname() if is_local_uri(target.uri) else ""
     noted_ms = context.clock.now_ms()
     note = CloneNote(target.uri, plan.version, noted_ms, plan.metadata.id, host, version)
+    if not leave:
+        yield Noted(note, ())
+        return
     owners = _find_owners(snapshot.store, plan, context)
     started: list[Store] = []
     try:
         for store in owners:
             started.append(store)
             _write(store, note)
-        yield tuple(store.uri for store in owners)
+        yield Noted(note, owners)
     except KEEPS_FILES:
         raise
     except DeltactlError:  # no other: after it, there is certainly no commit
         for store in started:
             _take_back(store, note)
         raise
+    for store in started:
+        unmark(store, note)
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
             _warn_of_earlier(store, note, context)
 
 
 def _warn_of_earlier(store: Store, note: CloneNote, context: RunContext) -> None:
-    if earlier := earlier_notes(store, note):
+    now_ms = context.clock.now_ms()
+    if earlier := [it for it in earlier_notes(store, note) if not it.may_be_running(now_ms)]:
         source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
         context.warn(
             f"{store.uri} has a record of an earlier shallow clone at {note.clone_uri} (made at "
@@ -167,6 +222,7 @@ def _warn_of_earlier(store: Store, note: CloneNote, context: RunContext) -> None
 
 def _write(store: Store, note: CloneNote) -> None:
     try:
+        mark_running(store, note)
         write_note(store, note)
     except StorageError as error:
         raise SafetyError(
@@ -180,7 +236,9 @@ def _write(store: Store, note: CloneNote) -> None:
 def _take_back(store: Store, note: CloneNote) -> None:
     with suppress(DeltactlError):  # a vacuum names it
         if note.clone_version:
-            write_note(store, replace(note, clone_version=0))
+            if note in read_notes(store):  # else another run replaces the clone
+                write_note(store, replace(note, clone_version=0))
+                unmark(store, note)
         else:
             drop_note(store, note)
 

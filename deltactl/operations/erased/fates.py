@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, InterruptedRunError, SafetyError, ignore_warning
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    InterruptedRunError,
+    SafetyError,
+    ignore_warning,
+)
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -92,10 +98,10 @@ def _ends(planner: Planner, files: pa.Table, is_named: pa.Array) -> pa.Array:
 
 def _shared(planner: Planner) -> Iterator[pa.Array]:
     """Yield the names that recorded clones reference; a clone that is not readable is searched."""
-    tables = OtherTables(planner.snapshot, planner.context.storage_options, ignore_warning)
+    tables = OtherTables(planner.snapshot, planner.context, ignore_warning)
     for note in planner.clones:
         try:
             for names in tables.names_for_clones([note]):
                 yield from names.chunks
-        except SafetyError:
+        except (SafetyError, ConflictError):
             continue

@@ -14,7 +14,13 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from deltactl.errors import AccessDeniedError, SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.errors import (
+    AccessDeniedError,
+    ConflictError,
+    SafetyError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -43,7 +49,7 @@ from deltactl.units import format_count, format_size
 RECORD: Final = "maintain"
 """The name of the record of the last run that did work, below ``_deltactl/runs``."""
 
-_REFUSALS: Final = (SafetyError, UnsupportedFeatureError, UsageError)
+_REFUSALS: Final = (ConflictError, SafetyError, UnsupportedFeatureError, UsageError)
 _UPKEEP: Final[dict[ActionName, Callable[[TableSubject], list[Action]]]] = {
     "checkpoint": find_checkpoint,
     "log-cleanup": find_cleanup,

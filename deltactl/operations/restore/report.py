@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deltactl.operations.missing_files import Missing
+from deltactl.errors import CommitDamagedError
+from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.restore.plan import RestorePlan
 from deltactl.operations.restore.vacuums import VersionRange
 from deltactl.operations.short_repr import ShortRepr
+from deltactl.units import format_count
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,6 +30,21 @@ class RestoreReport(ShortRepr):
     dry_run: bool = False
     ends: tuple[VersionRange, ...] = ()
     gone: tuple[Missing, ...] = ()
+
+    def find_error(self, table: str) -> CommitDamagedError | None:
+        """Return the error of a restore whose files a vacuum removed; ``table`` is its address."""
+        if not self.gone:
+            return None
+        return CommitDamagedError(
+            f"version {self.version_after} is committed, but "
+            f"{format_count(len(self.gone), 'restored file is', 'restored files are')} missing: "
+            f"{list_missing(self.gone)}",
+            hint="Wait until the vacuum that removed the files has ended. If deltactl ran this "
+            f"vacuum, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
+            f"`deltactl restore {shlex.quote(table)} --to-version {self.plan.version}` to undo "
+            "this restore.",
+            report=self,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope without the changes; sizes in bytes."""

@@ -10,7 +10,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from deltactl.errors import SafetyError
+from deltactl.errors import ConflictError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.file_kinds import log_file_kinds
 from deltactl.log.upkeep.cleanup import plan_cleanup
@@ -53,11 +53,11 @@ def _survey(
 def _read_others(planner: Planner) -> Iterator[pa.ChunkedArray]:
     """Yield the names that other tables reference; a clone that cannot be read only warns."""
     context = planner.context
-    tables = OtherTables(planner.snapshot, context.storage_options, context.warn)
+    tables = OtherTables(planner.snapshot, context)
     for note in planner.clones:
         try:
             yield from tables.names_for_clones([note])
-        except SafetyError as error:
+        except (SafetyError, ConflictError) as error:
             context.warn(
                 f"{error.message}. Its files are counted as if it did not use them, but a vacuum "
                 "would be refused"

@@ -26,7 +26,7 @@ time, the vacuum is refused: the addresses may be of files that this table has u
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -201,10 +201,11 @@ def _warn_of_future(rules: KeepRules, times: Sequence[pa.ChunkedArray]) -> None:
 class OtherTables:
     """The tables that use files of this table."""
 
-    def __init__(self, snapshot: Snapshot, storage_options: Mapping[str, str], warn: Warn) -> None:
+    def __init__(self, snapshot: Snapshot, context: RunContext, warn: Warn | None = None) -> None:
         """Find files of the table of ``snapshot``; the others are opened with the same options."""
         self._store, self._table_id = snapshot.store, snapshot.metadata.id
-        self._options, self._warn = storage_options, warn
+        self._options, self._warn = context.storage_options, warn or context.warn
+        self._clock = context.clock
 
     def names(
         self, addresses: Sequence[str], notes: Sequence[CloneNote], *, iceberg: bool
@@ -236,6 +237,7 @@ class OtherTables:
         Raises:
             SafetyError: one of them cannot be read, is now another table, or references only
                 files elsewhere.
+            ConflictError: the same, but a run may still commit it.
         """
         waiting, seen = list(notes), {(self._store.uri, self._table_id)}
         while waiting:
@@ -248,7 +250,7 @@ class OtherTables:
                 yield from self._names_used_by(other, note, may_be_elsewhere=note not in notes)
                 waiting += read_notes(other)
             except DeltactlError as error:
-                _refuse(self._store, note, error)
+                _refuse(self._store, note, error, self._clock.now_ms())
 
     def names_for_iceberg(self) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that the newest Iceberg metadata refer to.
@@ -367,7 +369,13 @@ def _older_versions(log: DeltaLog, before: int) -> list[int]:
     return sorted(log.rebuildable(older)) if older else []
 
 
-def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
+def _refuse(store: Store, note: CloneNote, error: DeltactlError, now_ms: int) -> NoReturn:
+    if note.may_be_running(now_ms):
+        text, hint = note.describe_run()
+        raise ConflictError(
+            f"{text}, and it is unknown which files of this table it uses: {error.message}",
+            hint=hint,
+        ) from error
     source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
     host = f" on {note.host}" if note.host else ""
     raise SafetyError(

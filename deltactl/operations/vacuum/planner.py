@@ -345,7 +345,7 @@ class Planner:
         return keep_names(rules, oldest_kept)
 
     def _read_others(self) -> Iterator[pa.ChunkedArray]:
-        tables = OtherTables(self.snapshot, self.context.storage_options, self.context.warn)
+        tables = OtherTables(self.snapshot, self.context)
         iceberg = reads_iceberg(self.snapshot)
         return tables.names(self.options.also_keep_for, self.clones, iceberg=iceberg)
 

@@ -18,7 +18,7 @@ from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
 from deltactl.errors import FileMissingError, StorageError
-from deltactl.operations.clone_notes import CloneNote, write_note
+from deltactl.operations.clone_notes import CloneNote, mark_running, read_notes, write_note
 from deltactl.operations.vacuum import purge, removal
 from deltactl.operations.vacuum.purge import PurgeReport
 from deltactl.operations.vacuum.report import FileFailure
@@ -234,6 +234,24 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
         "host": "",
     }
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
+
+
+def test_the_record_of_a_clone_that_may_be_running_is_not_forgotten(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    note = CloneNote(LocalStore(str(tmp_path / "clone")).uri, 1, OLD_MS)
+    write_note(table.store, note)
+    mark_running(table.store, note)
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 4
+    for option in ("--dry-run", "--yes"):
+        refused = cli("vacuum", "events", "--forget-clone", "clone", option)
+        assert refused.code == 4
+        assert f"to '{note.clone_uri}' may be running since" in refused.err
+        assert read_notes(table.store) == (note,)
+    os.utime(tmp_path / "events" / note.mark, (OLD_MS / 1000, OLD_MS / 1000))
+    assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 6
+    assert cli("vacuum", "events", "--forget-clone", "clone", "--yes").code == 0
+    assert read_notes(table.store) == ()
 
 
 def test_a_vacuum_that_a_new_clone_stops_halfway_is_a_part(

@@ -86,7 +86,7 @@ def test_a_vacuum_between_note_and_commit_waits_for_the_new_version(tmp_path: Pa
     options = VacuumOptions(retain_ms=0, force_retention=True, mode="full")
 
     def vacuum() -> None:
-        with pytest.raises(SafetyError, match=r"has not committed version 1 of the clone"):
+        with pytest.raises(ConflictError, match=r"has not committed version 1 of the clone"):
             table.vacuum(options)
 
     beside = Meanwhile(target, "put_if_absent", vacuum)
@@ -106,6 +106,19 @@ def test_a_commit_of_another_writer_to_the_clone_stops_the_replacement(tmp_path:
         clone(source.store, beside, deep=False, replace=True)
     assert ids(target) == [1, 2, 3]
     assert [note.clone_version for note in read_notes(source.store)] == [0]
+
+
+def test_a_run_that_fails_leaves_the_note_of_another_run(tmp_path: Path) -> None:
+    source, target = scene(tmp_path)
+    for number in (4, 5):
+        source.append([{"p": "c", "id": number}])
+    other = partial(clone, source.store, target, deep=False, replace=True, version=2)
+    beside = Meanwhile(target, "put_if_absent", other)
+    with pytest.raises(ConflictError, match="nothing was replaced"):
+        clone(source.store, beside, deep=False, replace=True)
+    assert ids(target) == [1, 2, 3, 4]
+    (note,) = read_notes(source.store)
+    assert (note.source_version, note.clone_version, note.begun_ms) == (2, 1, None)
 
 
 @pytest.mark.parametrize("kind", ["another source", "deep", "no clone"])

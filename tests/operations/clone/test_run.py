@@ -13,6 +13,7 @@ from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     AccessDeniedError,
+    CommitDamagedError,
     ConflictError,
     DataFileError,
     InterruptedRunError,
@@ -27,7 +28,13 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import COPY_SCHEMA, _once
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.run import clone_table
-from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.clone_notes import (
+    CloneNote,
+    drop_note,
+    mark_running,
+    read_notes,
+    write_note,
+)
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions
@@ -36,6 +43,7 @@ from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.clock import FixedClock
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
@@ -562,8 +570,54 @@ def test_a_vacuum_that_was_at_work_is_reported() -> None:
             super().put_if_absent(name, data)
             builder.store.delete_many([path])
 
-    report = clone(builder.store, Vacuumed(target), deep=False)
+    made = Table("x", store=Vacuumed(target), warn=lambda _: None)
+    with pytest.raises(CommitDamagedError, match="the clone was created, but 1 file of") as caught:
+        Table("x", store=builder.store).clone(made, deep=False)
+    report = caught.value.report
+    assert isinstance(report, CloneReport)
     assert [it.path for it in report.gone] == [f"{builder.store.uri}/{path}"]
+    assert report.version_after == 0
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_note_that_is_deleted_during_the_run_is_missed(when: str) -> None:
+    builder, target = with_vectors(), fresh_store()
+
+    def forget() -> None:
+        (note,) = read_notes(builder.store)
+        assert note.begun_ms is not None
+        drop_note(builder.store, note)
+
+    class Forgetful(ForwardingStore):
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            if read_notes(builder.store):
+                forget()
+            return super().list_from(prefix, start)
+
+    if when == "before":
+        source = Forgetful(builder.store)
+        with pytest.raises(ConflictError, match="the record of the clone in .* was deleted"):
+            clone(source, target, deep=False)
+        assert names(target) == set()
+        return
+    report = clone(builder.store, Meanwhile(target, "put_if_absent", forget), deep=False)
+    assert [it.problem for it in report.gone] == ["this record of the clone was deleted"]
+    assert report.find_error() is not None
+
+
+def test_a_clone_that_may_be_running_is_no_earlier_one() -> None:
+    source, target = fresh_store(), fresh_store()
+    source.restore(with_vectors().store.contents())  # type: ignore[attr-defined]
+    other = CloneNote(target.uri, 1, START_MS, "another")
+    write_note(source, other)
+    mark_running(source, other)
+    for hours, count in ((1, 0), (0, 1)):
+        warnings: list[str] = []
+        source.set_modified(other.mark, START_MS + hours * 3_600_000)
+        clone(source, target, deep=False, warnings=warnings)
+        assert sum("a record of an earlier shallow clone" in it for it in warnings) == count
+        assert [it.name for it in read_notes(source) if it.begun_ms] == [other.name]
+        target.restore({})
 
 
 def test_files_are_copied_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

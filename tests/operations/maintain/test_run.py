@@ -21,11 +21,13 @@ from deltactl.engine.base import Engine, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     AccessDeniedError,
+    ConflictError,
     LeaseHeldError,
     StorageError,
     UsageError,
 )
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.clone_notes import CloneNote, mark_running, write_note
 from deltactl.operations.leases import Holder, hold_lease, read_last_run
 from deltactl.operations.maintain.options import Budget, MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -574,6 +576,20 @@ def test_an_invalid_retention_stops_the_vacuum_only(
     assert "optimize" in {outcome.name for outcome in table.outcomes}
     assert "is invalid" in table.facts.problems["vacuum"].message
     assert (tmp_path / gone).exists()
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_clone_that_may_be_running_stops_the_vacuum_only(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    builder.append(*([{"id": number, "part": "a"}] for number in range(9)))
+    age(tmp_path)
+    note = CloneNote((tmp_path / "clone").as_uri(), 0, NOW_MS)
+    write_note(builder.store, note)
+    mark_running(builder.store, note)
+    os.utime(tmp_path / note.mark, (NOW_MS / 1000, NOW_MS / 1000))
+    table = only(run(tmp_path))
+    assert "optimize" in {outcome.name for outcome in table.outcomes}
+    assert isinstance(table.facts.problems["vacuum"], ConflictError)
 
 
 def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:

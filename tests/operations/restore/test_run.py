@@ -21,6 +21,7 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
@@ -326,8 +327,12 @@ def test_a_vacuum_at_work_is_told_and_what_it_takes_is_found() -> None:
     builder.commit(operation="VACUUM START")
     warnings: list[str] = []
     store = Meanwhile(builder.store, lambda: builder.store.delete_many([path]), "after")
-    report = restore(store, 1, warnings)
+    with pytest.raises(CommitDamagedError, match="is committed, but 1 restored file") as caught:
+        Table("x", store=store, warn=warnings.append).restore(version=1)
+    assert f"deltactl vacuum {store.uri} --undo last" in (caught.value.hint or "")
     assert "the vacuum that began in version 5" in warnings[0]
+    report = caught.value.report
+    assert isinstance(report, RestoreReport)
     assert report.version_after == 6
     assert [it.path for it in report.gone] == [path]
 

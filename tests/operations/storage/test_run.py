@@ -14,6 +14,7 @@ from deltactl import Table
 from deltactl.errors import UsageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.clone_notes import mark_running, read_notes
 from deltactl.operations.storage.options import StorageOptions
 from deltactl.operations.storage.report import Reason, StorageReport, Use
 from deltactl.operations.storage.run import survey_storage
@@ -164,15 +165,20 @@ def test_every_reason() -> None:
     assert survey(cloned()).reasons[Reason.NEEDED_ELSEWHERE].files == 2
 
 
-def test_a_clone_that_cannot_be_read_only_warns() -> None:
+@pytest.mark.parametrize("running", [False, True])
+def test_a_clone_that_cannot_be_read_only_warns(running: bool) -> None:
     scene = Scene()
     used, _ = scene.append(60, "a", "b")
     clone = scene.clone(50, used)
     scene.remove(40, used)
     clone.store.delete_many([name for names in clone.store.walk() for name in names])
+    if running:
+        (note,) = read_notes(scene.store)
+        scene.ago(0, lambda: mark_running(scene.store, note))
     assert survey(scene).reasons[Reason.REMOVABLE].files == 1
     (said,) = scene.said
-    assert f"shallow clone '{clone.store.uri}'" in said
+    assert f"'{clone.store.uri}'" in said
+    assert ("may be running" in said) is running
     assert "but a vacuum would be refused" in said
 
 

@@ -10,7 +10,13 @@ from deltactl.errors import ConflictError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
-from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
+from deltactl.operations.clone_notes import (
+    CloneNote,
+    drop_note,
+    mark_running,
+    read_notes,
+    write_note,
+)
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, commit_path
@@ -141,6 +147,22 @@ def test_a_clone_that_cannot_be_read_is_not_taken_for_gone(harm: Any, mode: str)
     assert scene.names() == before
     drop_note(scene.store, note)
     assert scene.vacuum(mode=mode).files_removed == 3
+
+
+@pytest.mark.parametrize("minutes", [1, 59, 61])
+def test_a_clone_that_may_be_running_is_waited_for(minutes: int) -> None:
+    scene, clone, _ = cloned_scene()
+    (note,) = read_notes(scene.store)
+    break_log(clone)
+    mark_running(scene.store, note)
+    scene.store.set_modified(note.mark, NOW - minutes * 60_000)
+    before = scene.names()
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError if minutes > 60 else ConflictError) as caught:
+            scene.vacuum(dry_run=dry_run)
+        assert (minutes > 60) is ("--forget-clone" in str(caught.value.hint))
+        assert (minutes > 60) is ("may be running since 20" not in caught.value.message)
+    assert scene.names() == before
 
 
 def test_a_clone_on_storage_that_cannot_be_reached_stops_the_vacuum() -> None:
