@@ -167,6 +167,9 @@ class _SchemaReader:
             return PrimitiveType("timestamp")
         if leaf.logical_type.type in _TEXTS:
             return PrimitiveType("string")
+        # For Arrow, both are plain bytes; Spark and others refuse such files.
+        for annotation in {"UUID", "INTERVAL"} & {leaf.logical_type.type, leaf.converted_type}:
+            raise _UnusableTypeError(f"type {annotation} of Parquet is not a type of Delta")
         if pa.types.is_timestamp(kind):
             if kind.unit == "ns":
                 self.nanoseconds.append(path)
