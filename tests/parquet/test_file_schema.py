@@ -97,7 +97,9 @@ def test_types_without_a_place_are_named_and_the_rest_goes_on(array: pa.Array, t
     assert [(f.name, render_type(f.type)) for f in found.struct.fields] == [("good", "binary")]
 
 
-@pytest.mark.parametrize("form", ["{0}", "[{0}]", "map{{'k':{0}}}", "map{{{0}:1}}", "{{'m':[{0}]}}"])
+@pytest.mark.parametrize(
+    "form", ["{0}", "[{0}]", "map{{'k':{0}}}", "map{{{0}:1}}", "{{'m':[{0}]}}"]
+)
 @pytest.mark.parametrize(("value", "told"), [("uuid()", "UUID"), ("interval 1 day", "INTERVAL")])
 def test_annotations_that_arrow_ignores_have_no_place(
     tmp_path: Path, value: str, told: str, form: str

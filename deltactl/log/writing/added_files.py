@@ -213,7 +213,9 @@ class AddedFiles:
         for start in range(0, every.num_rows, _NAMES_AT_ONCE):
             part = every.slice(start, _NAMES_AT_ONCE)
             files = part.filter(part["is_new"])
-            new, old = (it["name"].to_pylist() for it in (files, part.filter(pc.invert(part["is_new"]))))
+            new, old = (
+                it["name"].to_pylist() for it in (files, part.filter(pc.invert(part["is_new"])))
+            )
             found, _ = find_files(self._store, new, old)
             # A name that is not in `found` is on another kind of storage.
             gone += [name for name in new if found.get(name, ...) is None]

@@ -19,6 +19,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.convert import run as convert_run
 from deltactl.operations.convert.options import PartitionColumn
+from deltactl.operations.convert.plan import plan_convert
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERTED
@@ -100,7 +101,7 @@ def replace_by_rename(root: str, name: str) -> None:
         open_store(root).put(name, data)
         return
     Path(f"{root}/new").write_bytes(data)
-    os.replace(f"{root}/new", f"{root}/{name}")
+    Path(f"{root}/new").replace(f"{root}/{name}")
 
 
 def write_in_place(root: str, name: str) -> None:
@@ -128,13 +129,12 @@ def test_files_that_change_after_their_footers_were_read_are_not_committed(
         store.put(name, parquet(1))
         if is_local:
             os.utime(tmp_path / name, (1_700_000_000, 1_700_000_000))
-    plan = convert_run.plan_convert
     changed = [names[3], names[-1]]
 
     def change_and_plan(*args: Any, **more: Any) -> Any:
         for name in changed:
             change(root, name)
-        return plan(*args, **more)
+        return plan_convert(*args, **more)
 
     with monkeypatch.context() as patched, pytest.raises(FilesGoneError) as caught:
         patched.setattr(convert_run, "plan_convert", change_and_plan)
@@ -150,11 +150,9 @@ def test_files_that_change_after_their_footers_were_read_are_not_committed(
 def test_a_file_that_appears_during_the_run_is_not_part_of_the_table(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = convert_run.plan_convert
-
     def add_and_plan(*args: Any, **more: Any) -> Any:
         store.put("p=1/3.parquet", parquet(3))
-        return plan(*args, **more)
+        return plan_convert(*args, **more)
 
     monkeypatch.setattr(convert_run, "plan_convert", add_and_plan)
     assert run(store).files_added == 2
