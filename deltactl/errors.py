@@ -246,7 +246,7 @@ class CommitOutcomeUnknownError(ConflictError):
 class FilesGoneError(ConflictError):
     """Files that a commit would add were deleted during the run; nothing was committed.
 
-    Or ``changed`` files, which it would replace, were written again.
+    Or ``changed`` files, which it would add or replace, were written again.
     """
 
     code = "FILES_GONE"

@@ -53,6 +53,8 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
 )
 # Spark reads both as strings.
 _TEXTS: Final = frozenset({"JSON", "ENUM"})
+# For Arrow, both are plain bytes; Spark and other readers refuse them.
+_UNREADABLE: Final = frozenset({"UUID", "INTERVAL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ class _SchemaReader:
             return ArrayType(self.read(kind.value_type, f"{path}.element"))
         leaf = self._schema.column(self.position)
         self.position += 1
+        for annotation in _UNREADABLE & {leaf.logical_type.type, leaf.converted_type}:
+            raise _UnusableTypeError(f"type {annotation} of Parquet is not a type of Delta")
         return self._read_leaf(kind, leaf, path)
 
     def _read_struct(self, kind: pa.StructType, path: str) -> DeltaType:

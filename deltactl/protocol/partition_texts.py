@@ -199,9 +199,15 @@ def find_malformed(texts: pa.Array, type: pa.DataType) -> list[str]:
 def find_inexact(texts: pa.Array, type: pa.DataType) -> list[str]:
     """Return the texts with a part that a column of ``type`` does not store.
 
-    These are a time in a date, a zone in a timestamp without time zone, and digits after the
-    microseconds.
+    These are a time in a date, a zone in a timestamp without time zone, digits after the
+    microseconds, and a number that is too large for a float.
     """
+    if pa.types.is_floating(type):
+        numbers = [it for it in texts.drop_null().to_pylist() if _NUMBER.fullmatch(it)]
+        values = pa.array(map(float, numbers), type)
+        return [
+            it for it, is_lost in zip(numbers, pc.is_inf(values), strict=True) if is_lost.as_py()
+        ]
     if pa.types.is_date(type):
         lost = r"[T ]"
     elif pa.types.is_timestamp(type):

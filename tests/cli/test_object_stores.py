@@ -171,11 +171,15 @@ def test_convert_leaves_hidden_keys_out(shell: Shell, server: ObjectServer, root
     shell.run("convert")
 
 
-@pytest.mark.parametrize("key", ["/x.parquet", "d=1//x.parquet"])
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("/x.parquet", "those below {}//:"), ("d=1//x.parquet", "{}/d=1//x.parquet:")],
+)
 def test_convert_refuses_keys_that_no_table_can_name(
-    shell: Shell, server: ObjectServer, root: str, key: str
+    shell: Shell, server: ObjectServer, root: str, key: str, shown: str
 ) -> None:
     open_store(root, server.options).put("d=1/y.parquet", parquet(1))
     put_beside(root, server, key, parquet(1))
     ran = shell.run("convert", code=6)
-    assert "no Delta table can name some of the objects" in ran.err
+    told = f"no Delta table can name some of the objects, such as {shown.format(root)}"
+    assert told in ran.err

@@ -4,8 +4,10 @@ import datetime as dt
 import io
 import uuid
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,6 +94,20 @@ def test_types_without_a_place_are_named_and_the_rest_goes_on(array: pa.Array, t
     found = schema_of(pa.table({"bad": array, "good": pa.array([b"x"], pa.binary(1))}))
     ((column, why),) = found.unusable
     assert column == "bad" and told in why
+    assert [(f.name, render_type(f.type)) for f in found.struct.fields] == [("good", "binary")]
+
+
+@pytest.mark.parametrize(
+    "form", ["{0}", "[{0}]", "map{{'k':{0}}}", "map{{{0}:1}}", "{{'m':[{0}]}}"]
+)
+@pytest.mark.parametrize(("value", "told"), [("uuid()", "UUID"), ("interval 1 day", "INTERVAL")])
+def test_annotations_that_arrow_ignores_have_no_place(
+    tmp_path: Path, value: str, told: str, form: str
+) -> None:
+    path = str(tmp_path / "a.parquet")
+    duckdb.sql(f"copy (select {form.format(value)} as bad, 'x'::blob as good) to '{path}'")
+    found = read_file_schema(pq.read_metadata(path).schema)
+    assert found.unusable == (("bad", f"type {told} of Parquet is not a type of Delta"),)
     assert [(f.name, render_type(f.type)) for f in found.struct.fields] == [("good", "binary")]
 
 

@@ -103,6 +103,13 @@ def test_a_float_keeps_its_value(value: float, type: pa.DataType) -> None:
         (None, LOCAL, False, False),
         ("1.5", MONEY, False, False),
         ("007", pa.int32(), False, False),
+        ("-1e308", pa.float64(), False, False),
+        ("-1e309", pa.float64(), False, True),
+        ("1e38", pa.float32(), False, False),
+        ("1e39", pa.float32(), False, True),
+        ("-inf", pa.float64(), False, False),
+        ("", pa.float64(), False, False),
+        (None, pa.float64(), False, False),
     ],
 )
 def test_texts_in_another_form(

@@ -105,7 +105,7 @@ def _describe_schema(plan: ConvertPlan) -> Section:
             render_type(field.type),
             ["partition"] * (field.name in partitions)
             + ["type guessed"] * (field.name in partitioning.guessed)
-            + ["widened"] * (field.name in plan.widened),
+            + ["widened"] * any(f"{it}.".startswith(f"{field.name}.") for it in plan.widened),
         )
         for field in plan.metadata.schema.fields
     ]

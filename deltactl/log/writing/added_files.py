@@ -5,12 +5,17 @@ one that began before the commit and did not see it.
 
 A commit that moves rows to other files also proves that nobody wrote the old files again since the
 run began to read: the new files do not have these rows.
+
+A commit that adds files of other programs also proves that size and time of each file are those of
+its ``add``, which the run took before it read the file. A file with the same size cannot be told
+apart if it was written again in the same unit of time: on a file system and on GCS in the same
+millisecond, on most other stores in the same second.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -37,13 +42,23 @@ _BLOCK_BYTES: Final = 8 << 20
 _NAMES_AT_ONCE: Final = 10_000
 _SHOWN: Final = 20
 _NO_NAMES: Final = pa.chunked_array([], pa.string())
+_FACTS: Final = pa.schema(
+    [("name", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]
+)
+_NO_FILES: Final = _FACTS.empty_table()
 
 
 class AddedFiles:
     """The files that a run adds to a table, and when they were last seen."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, looks_again: bool = True, dated_ms: int = 0
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        looks_again: bool = True,
+        dated_ms: int = 0,
+        are_foreign: bool = False,
     ) -> None:
         """Begin before the run writes its first file.
 
@@ -54,12 +69,13 @@ class AddedFiles:
                 always does this.
             dated_ms: a time after the last write of the files that the run will read, by the clock
                 of the store; 0 if it is not known.
+            are_foreign: whether other programs wrote the files to add, and so may write them again.
         """
         self._store, self._clock, self._looks_again = store, clock, looks_again
-        self._dated_ms = dated_ms
+        self._dated_ms, self._are_foreign = dated_ms, are_foreign
         self._began_ms, self._began_s = clock.now_ms(), clock.monotonic()
         self._vacuum_began = False
-        self._names = self._seen = _NO_NAMES
+        self._added, self._seen = _NO_FILES, _NO_NAMES
         self._seen_s: float | None = None
         self._listed_s: float | None = None
 
@@ -80,7 +96,8 @@ class AddedFiles:
         """Look for the files that a commit adds, and for their deletion vectors.
 
         Files that this run saw less than a minute ago are not looked for again. Files that the
-        commit replaces are compared if this needs no more requests.
+        commit replaces are compared if this needs no more requests. Foreign files are always
+        looked for and compared.
 
         ``content`` is the commit; ``partition_keys`` are physical names.
 
@@ -89,16 +106,30 @@ class AddedFiles:
                 since the run began.
             CorruptLogError: readers could not read the commit.
         """
-        names, replaced = _read_names(name, content, partition_keys)
-        self._names = names
-        if self._is_fresh(self._listed_s) or not len(names):
+        self._added, replaced = _read_files(name, content, partition_keys)
+        if self._is_fresh(self._listed_s) or not len(self._added):
             return
+        files = self._added
         if self._is_fresh(self._seen_s):
-            names = names.filter(pc.invert(pc.is_in(names, value_set=self._seen)))
+            files = files.filter(pc.invert(pc.is_in(files["name"], value_set=self._seen)))
         else:
             # The time before the requests: files are never seen as fresher than they are.
             self._seen, self._seen_s = _NO_NAMES, self._clock.monotonic()
-        gone, changed = self._look(names, replaced)
+        gone, changed = self._look(files, replaced)
+        self._ensure_none(gone, changed)
+        if not self._are_foreign:
+            self._seen = pa.chunked_array([*self._seen.chunks, *files["name"].chunks], pa.string())
+
+    def _ensure_none(self, gone: list[str], changed: list[str]) -> None:
+        if self._are_foreign and (lost := sorted([*gone, *changed])):
+            what = _list(
+                lost, "file was deleted or written again", "files were deleted or written again"
+            )
+            raise FilesGoneError(
+                f"nothing was committed: while the run read the files of {self._store.uri}, {what}",
+                hint="Rerun when no program writes into the directory.",
+                changed=changed,
+            )
         if gone:
             raise FilesGoneError(
                 f"nothing was committed: of the files to add to {self._store.uri}, {_list(gone)}",
@@ -114,7 +145,6 @@ class AddedFiles:
                 "Delta readers and writers rely on files that never change.",
                 changed=changed,
             )
-        self._seen = pa.chunked_array([*self._seen.chunks, *names.chunks], pa.string())
 
     def ensure_still_present(self, version: int, metadata: Metadata) -> None:
         """Look for the files again after the commit, if a vacuum may have deleted them.
@@ -125,12 +155,12 @@ class AddedFiles:
         Raises:
             CommitDamagedError: the message has the files, and how to restore the table.
         """
-        if not (self._looks_again and len(self._names)):
+        if not (self._looks_again and len(self._added)):
             return
         if not (self._vacuum_began or self._is_long(metadata)):
             return
         try:
-            gone, _ = self._look(self._names)
+            gone, _ = self._look(self._added)
         except StorageError as error:
             raise CommitDamagedError(
                 f"version {version} of {self._store.uri} is committed, but it is not known whether "
@@ -163,32 +193,39 @@ class AddedFiles:
         return elapsed_ms >= retention_ms / 2
 
     def _look(
-        self, names: pa.ChunkedArray, replaced: pa.ChunkedArray = _NO_NAMES
+        self, added: pa.Table, replaced: pa.ChunkedArray = _NO_NAMES
     ) -> tuple[list[str], list[str]]:
-        """Return the names that have no file, and the replaced files that were written since.
+        """Return the names that have no file, and the files that were written since.
 
-        Names on other kinds of storage count as present.
+        The latter are replaced files, and foreign files to add. Names on other kinds of storage
+        count as present.
         """
         gone: list[str] = []
+        changed: list[str] = []
         written_ms: list[int] = []
         later: list[FileInfo] = []
         kinds = [
-            pa.table({"name": it, "is_new": pa.repeat(it is names, len(it))})
-            for it in (names, replaced)
+            it.append_column("is_new", pa.repeat(it is added, len(it)))
+            for it in (added, pa.table({"name": replaced}))
         ]
-        every = pa.concat_tables(kinds).sort_by("name")  # adjacent names share a page of a listing
+        # Adjacent names share a page of a listing.
+        every = pa.concat_tables(kinds, promote_options="default").sort_by("name")
         for start in range(0, every.num_rows, _NAMES_AT_ONCE):
             part = every.slice(start, _NAMES_AT_ONCE)
-            is_old = pc.invert(part["is_new"])
-            new, old = (part.filter(it)["name"].to_pylist() for it in (part["is_new"], is_old))
+            files = part.filter(part["is_new"])
+            new, old = (
+                it["name"].to_pylist() for it in (files, part.filter(pc.invert(part["is_new"])))
+            )
             found, _ = find_files(self._store, new, old)
             # A name that is not in `found` is on another kind of storage.
             gone += [name for name in new if found.get(name, ...) is None]
+            if self._are_foreign:
+                changed += _find_changed(files, found)
             written_ms += [info.modified_ms for name in new if (info := found.get(name))]
             infos = (found.get(name) for name in old)
             later += [info for info in infos if info and info.modified_ms > self._dated_ms]
         began_ms = self._began_by_store(written_ms) if later else 0
-        return gone, [info.name for info in later if info.modified_ms > began_ms]
+        return gone, changed + [info.name for info in later if info.modified_ms > began_ms]
 
     def _began_by_store(self, written_ms: list[int]) -> int:
         """Return when the run began, by the clock that dates files, or a bit earlier.
@@ -200,21 +237,35 @@ class AddedFiles:
         return min([max(self._began_ms, earliest), *written_ms])
 
 
-def _read_names(
-    name: str, content: bytes, partition_keys: Iterable[str]
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return the decoded names of the files that a commit adds, and of those that it replaces.
+def _find_changed(files: pa.Table, found: Mapping[str, FileInfo | None]) -> list[str]:
+    """Return the names of files that have another size or time than their ``add``."""
+    infos = map(found.get, files["name"].to_pylist())
+    sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modified_ms"))
+    return [
+        info.name
+        for info, *facts in zip(infos, sizes, times, strict=True)
+        if info and [info.size_bytes, info.modified_ms] != facts
+    ]
 
-    Deletion vectors are added too. A file is replaced if a ``remove`` says that no data changes.
+
+def _read_files(
+    name: str, content: bytes, partition_keys: Iterable[str]
+) -> tuple[pa.Table, pa.ChunkedArray]:
+    """Return the files that a commit adds, and the decoded names of those that it replaces.
+
+    Deletion vectors are added too; their facts are null. A file is replaced if a ``remove`` says
+    that no data changes.
     """
-    added: list[pa.Array] = []
+    added = [_NO_FILES]
     replaced: list[pa.Array] = []
     for parsed in CommitParser(partition_keys).parse(_blocks(name, content)):
-        vectors = vector_files(parsed.adds["deletion_vector"]).drop_null()
-        added += [*parsed.adds["path"].chunks, vectors.unique()]
+        adds = parsed.adds.select(["path", "size_bytes", "modification_time_ms"])
+        vectors = vector_files(parsed.adds["deletion_vector"]).drop_null().unique()
+        added += [adds.rename_columns(_FACTS.names), pa.table({"name": vectors})]
         is_moved = pc.invert(parsed.removes["data_change"])
         replaced += parsed.removes["path"].filter(is_moved).chunks
-    return pa.chunked_array(added, pa.string()), pa.chunked_array(replaced, pa.string())
+    every = pa.concat_tables(added, promote_options="default")
+    return every, pa.chunked_array(replaced, pa.string())
 
 
 def _blocks(name: str, content: bytes) -> Iterator[CommitBytes]:

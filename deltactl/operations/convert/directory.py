@@ -62,9 +62,11 @@ def list_directory(store: Store) -> DirectoryListing:
     names, links, others, unaddressable = _walk(store)
     unaddressable = [name for name in unaddressable if not _is_hidden(name)]
     if unaddressable:
+        key = f"{store.uri}/{unaddressable[0]}"
+        some = f"those below {key}" if key.endswith("/") else key
         raise ConversionError(
-            f"no Delta table can name some of the objects, such as {store.uri}/{unaddressable[0]}: "
-            "a part of the key is empty, '.' or '..'",
+            f"no Delta table can name some of the objects, such as {some}: a part of the key is "
+            "empty, '.' or '..'",
             hint="Copy these objects to other keys, and delete them here. Then rerun.",
         )
     if not names:

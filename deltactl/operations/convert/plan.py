@@ -136,7 +136,8 @@ def _note_partitions(
         if count:
             notes.append(
                 f"{name}: {format_count(count, 'file')} with other values than those of the "
-                "directories. Readers ignore these values, and the next optimize drops them"
+                "directories. Readers ignore these values, and an optimize drops them from the "
+                "files that it rewrites"
             )
     return notes
 
@@ -153,7 +154,8 @@ def _merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger
         return merger, []
     return merger, [
         f"{', '.join(nanoseconds)}: the files store nanoseconds, which deltactl reads as "
-        "microseconds. Spark cannot read such files; `deltactl optimize` rewrites them"
+        "microseconds. Spark cannot read such files. `deltactl optimize --zorder-by COLUMNS` "
+        "rewrites all of them; without the option, it rewrites only files that it can merge"
     ]
 
 

@@ -1,6 +1,7 @@
 """``convert``: make a directory of Parquet files a table, in place, in one commit.
 
-listing -> footers on an engine -> one schema, partitions, statistics -> version 0, put if absent.
+listing -> footers on an engine -> one schema, partitions, statistics -> size and time of each file
+are still those before its footer was read -> version 0, put if absent.
 No file is written before that commit, and no data file is changed.
 """
 
@@ -50,6 +51,7 @@ def convert_directory(
 
     Raises:
         ConversionError: files cannot be part of a table; the error lists all of them.
+        FilesGoneError: files were deleted or written again during the run; nothing was committed.
         SafetyError: the directory is in a table, contains one, or has other metadata.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         UsageError: a property that cannot be set.
@@ -67,9 +69,8 @@ def convert_directory(
         "use them.",
     )
     listed_ms = context.clock.now_ms()
-    files = AddedFiles(store, context.clock)
+    files = AddedFiles(store, context.clock, are_foreign=True)
     directory = list_directory(store)
-    files.listed()
     properties = TableProperties(options.properties)
     spec = FooterSpec(
         store.uri, context.storage_options, options.statistics, properties.string_prefix_length

@@ -52,6 +52,15 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
     assert not (events / "_delta_log").exists()
 
 
+def test_columns_with_a_widened_part_are_marked(cli: RunCli, tmp_path: Path) -> None:
+    for name, kind in (("1", pa.int32()), ("2", pa.int64())):
+        nested = pa.struct([("x", pa.list_(kind))])
+        columns = {"s": pa.array([{"x": [1]}], nested), "sx": pa.array([1], pa.int32())}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    ran = cli("convert", str(tmp_path), "--schema-mode", "widen")
+    assert "  s       struct<x:array<long>>  widened\n  sx      integer\n" in ran.out
+
+
 def test_one_row_is_singular(cli: RunCli, events: Path) -> None:
     for path in sorted(events.rglob("*.parquet"))[1:]:
         path.unlink()

@@ -175,6 +175,21 @@ def test_a_listing_of_the_run_counts_for_a_minute() -> None:
         scene.commit()
 
 
+def test_foreign_files_are_always_compared_by_one_listing() -> None:
+    scene = Scene(*(f"p=1/{n}.parquet" for n in range(20)))
+    for path in scene.paths:
+        scene.store.set_modified(path, 1)  # as the commit says
+    counting = CountingStore(scene.store)
+    files = AddedFiles(counting, scene.clock, are_foreign=True)
+    files.ensure_present("2.json", scene.content(), [])
+    assert counting.names == {"list_from": ["p=1"], "stat_many": []}
+    scene.store.put("p=1/3.parquet", b"Data")
+    scene.store.delete_many(["p=1/5.parquet"])
+    told = r"2 files were deleted or written again: 'p=1/3\.parquet', 'p=1/5\.parquet'"
+    with pytest.raises(FilesGoneError, match=told):
+        files.ensure_present("2.json", scene.content(), [])
+
+
 def test_many_files_of_a_directory_need_one_listing() -> None:
     scene = Scene(*(f"p=1/{n}.parquet" for n in range(20)), "p=2/x.parquet")
     counting = CountingStore(scene.store)

@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
 import uuid
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DeltactlError, ignore_warning
+from deltactl.errors import DeltactlError, FilesGoneError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.convert import run as convert_run
 from deltactl.operations.convert.options import PartitionColumn
+from deltactl.operations.convert.plan import plan_convert
 from deltactl.operations.convert.run import ConvertOptions, ConvertReport, convert_directory
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import CONVERTED
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.operations.optimize.test_races import RacingStore
@@ -88,6 +93,70 @@ def test_two_converts_racing_give_one_table(store: MemoryStore) -> None:
     assert any("another writer" in message for message in told)
     assert Table(store.uri, store=store).snapshot().metadata.name == "theirs"
     assert ids(store) == [1, 2]
+
+
+def replace_by_rename(root: str, name: str) -> None:
+    data = parquet(*range(100, 200))
+    if "://" in root:
+        open_store(root).put(name, data)
+        return
+    Path(f"{root}/new").write_bytes(data)
+    Path(f"{root}/new").replace(f"{root}/{name}")
+
+
+def write_in_place(root: str, name: str) -> None:
+    assert len(parquet(3)) == len(parquet(1))
+    if "://" in root:
+        open_store(root).put(name, parquet(3))
+        return
+    Path(f"{root}/{name}").write_bytes(parquet(3))
+
+
+def delete(root: str, name: str) -> None:
+    open_store(root).delete_many([name])
+
+
+@pytest.mark.parametrize("change", [replace_by_rename, write_in_place, delete])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_files_that_change_after_their_footers_were_read_are_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool, change: Any
+) -> None:
+    root = str(tmp_path) if is_local else fresh_store().uri
+    store = open_store(root)
+    # More files of a directory than are looked up one by one.
+    names = [f"p=1/{number}.parquet" for number in range(10)] + ["p=2/x.parquet"]
+    for name in names:
+        store.put(name, parquet(1))
+        if is_local:
+            os.utime(tmp_path / name, (1_700_000_000, 1_700_000_000))
+    changed = [names[3], names[-1]]
+
+    def change_and_plan(*args: Any, **more: Any) -> Any:
+        for name in changed:
+            change(root, name)
+        return plan_convert(*args, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(FilesGoneError) as caught:
+        patched.setattr(convert_run, "plan_convert", change_and_plan)
+        run(store)
+    assert caught.value.exit_code == 4
+    assert "2 files were deleted or written again: 'p=1/3.parquet', 'p=2/x.parquet'" in str(
+        caught.value
+    )
+    assert not DeltaLog(store, ignore_warning).exists
+    assert run(store).files_added == len(names) - 2 * (change is delete)
+
+
+def test_a_file_that_appears_during_the_run_is_not_part_of_the_table(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add_and_plan(*args: Any, **more: Any) -> Any:
+        store.put("p=1/3.parquet", parquet(3))
+        return plan_convert(*args, **more)
+
+    monkeypatch.setattr(convert_run, "plan_convert", add_and_plan)
+    assert run(store).files_added == 2
+    assert ids(store) == [1, 2] and run(store).unnamed_files == 1
 
 
 @pytest.mark.thorough

@@ -79,6 +79,7 @@ def test_texts_are_written_in_the_form_of_the_protocol(
         ("timestamp_ntz", "2025-02-19 13:00:00.1234567"),
         ("timestamp", "2025-02-19 13:00:00.123456789Z"),
         ("decimal(10,2)", "1.005"),
+        ("double", "1e400"),
     ],
 )
 def test_a_text_that_would_lose_a_part_is_refused(tmp_path: Path, kind: str, text: str) -> None:

@@ -155,7 +155,7 @@ def test_other_values_of_a_partition_column_in_the_files_are_counted(
     convert(str(tmp_path), ConvertOptions(partition_by=partition_by), warn=told.append)
     assert [message for message in told if "other values" in message] == is_other * [
         "p: 2 files with other values than those of the directories. Readers ignore these values, "
-        "and the next optimize drops them"
+        "and an optimize drops them from the files that it rewrites"
     ]
 
 
@@ -393,6 +393,21 @@ def test_times_of_all_kinds(tmp_path: Path) -> None:
         dict.fromkeys(("ms", "us", "ns"), t) | {"zone": t.replace(tzinfo=dt.UTC)} for t in naive
     ]
     assert_all_read(tmp_path, expected)
+
+
+def test_the_command_of_the_warning_rewrites_all_files_with_nanoseconds(tmp_path: Path) -> None:
+    nanoseconds = pa.table({"id": [1], "t": pa.array([1_000_000_001], pa.timestamp("ns", "UTC"))})
+    for name in ("p=1/1.parquet", "p=1/2.parquet", "p=2/3.parquet"):
+        write(tmp_path, name, nanoseconds)
+    told: list[str] = []
+    convert(str(tmp_path), warn=told.append)
+    assert any("`deltactl optimize --zorder-by COLUMNS` rewrites all" in text for text in told)
+    table = Table(str(tmp_path))
+    assert table.optimize(min_input_files=1).files_removed == 2  # it can merge these
+    assert table.optimize(zorder_by="id").files_removed == 2
+    added = [action["path"] for version in (1, 2) for action in actions(tmp_path, version)["add"]]
+    assert {pq.read_schema(tmp_path / path).field("t").type.unit for path in added} == {"us"}
+    assert "p=2/3.parquet" in {action["path"] for action in actions(tmp_path, 2)["remove"]}
 
 
 def test_int96_is_an_instant(tmp_path: Path) -> None:
