@@ -220,12 +220,21 @@ class AddedFiles:
             # A name that is not in `found` is on another kind of storage.
             gone += [name for name in new if found.get(name, ...) is None]
             if self._are_foreign:
-                changed += _find_changed(files, found)
+                changed += self._find_changed(files, found)
             written_ms += [info.modified_ms for name in new if (info := found.get(name))]
             infos = (found.get(name) for name in old)
             later += [info for info in infos if info and info.modified_ms > self._dated_ms]
         began_ms = self._began_by_store(written_ms) if later else 0
         return gone, changed + [info.name for info in later if info.modified_ms > began_ms]
+
+    def _find_changed(self, files: pa.Table, found: Mapping[str, FileInfo | None]) -> list[str]:
+        """Return the names of foreign files that were written again; not those that are gone."""
+        there = pa.array([found.get(name) is not None for name in files["name"].to_pylist()])
+        changed = _differ(files.filter(there), found)
+        # The run looked at each file by itself. A listing may have another unit of time.
+        names = changed["name"].to_pylist()
+        again = dict(zip(names, self._store.stat_many(names), strict=True))
+        return list(_differ(changed, again)["name"].to_pylist())
 
     def _began_by_store(self, written_ms: list[int]) -> int:
         """Return when the run began, by the clock that dates files, or a bit earlier.
@@ -237,15 +246,16 @@ class AddedFiles:
         return min([max(self._began_ms, earliest), *written_ms])
 
 
-def _find_changed(files: pa.Table, found: Mapping[str, FileInfo | None]) -> list[str]:
-    """Return the names of files that have another size or time than their ``add``."""
-    infos = map(found.get, files["name"].to_pylist())
-    sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modified_ms"))
-    return [
-        info.name
-        for info, *facts in zip(infos, sizes, times, strict=True)
-        if info and [info.size_bytes, info.modified_ms] != facts
-    ]
+def _differ(files: pa.Table, found: Mapping[str, FileInfo | None]) -> pa.Table:
+    """Return the files that have another size or time than their ``add``, or are gone."""
+    infos = [found.get(name) for name in files["name"].to_pylist()]
+    sizes = [info and info.size_bytes for info in infos]
+    times = [info and info.modified_ms for info in infos]
+    is_same = pc.and_(
+        pc.equal(files["size_bytes"], pa.array(sizes, pa.int64())),
+        pc.equal(files["modified_ms"], pa.array(times, pa.int64())),
+    )
+    return files.filter(pc.invert(pc.fill_null(is_same, fill_value=False)))
 
 
 def _read_files(

@@ -1,7 +1,7 @@
 """A commit proves that the files that it adds exist."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -187,6 +187,23 @@ def test_foreign_files_are_always_compared_by_one_listing() -> None:
     scene.store.delete_many(["p=1/5.parquet"])
     told = r"2 files were deleted or written again: 'p=1/3\.parquet', 'p=1/5\.parquet'"
     with pytest.raises(FilesGoneError, match=told):
+        files.ensure_present("2.json", scene.content(), [])
+
+
+def test_a_listing_of_foreign_files_may_have_another_unit_of_time() -> None:
+    scene = Scene(*(f"p=1/{n}.parquet" for n in range(20)))
+    for path in scene.paths:
+        scene.store.set_modified(path, 1)  # as the commit says
+
+    class Seconds(ForwardingStore):
+        def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+            for info in super().list_from(prefix, start):
+                yield replace(info, modified_ms=0)
+
+    files = AddedFiles(Seconds(scene.store), scene.clock, are_foreign=True)
+    files.ensure_present("2.json", scene.content(), [])
+    scene.store.set_modified("p=1/3.parquet", 2)
+    with pytest.raises(FilesGoneError, match=r"1 file was deleted or written again: 'p=1/3\."):
         files.ensure_present("2.json", scene.content(), [])
 
 
