@@ -295,10 +295,14 @@ class Model:
             return ()
 
     def _check_statistics(self, place: str, add: Action) -> None:
-        """Readers skip a file by its statistics: they must be those of its content now."""
+        """Readers skip a file by its statistics: they must be those of its content.
+
+        But if it was written again after the last look, nobody could know.
+        """
+        run = self._world.run
         path = self._world.reader.file_path(place, add["path"])
         entry, stats = self._world.space.entry(path), json.loads(add.get("stats") or "{}")
-        if entry is None:
+        if entry is None or (run is not None and entry.modified_ms > run.looked_ms):
             return
         ids = self._world.reader.rows_of(path)
         found = {"numRecords": len(ids), "minValues": min(ids), "maxValues": max(ids)}

@@ -75,7 +75,8 @@ class Run:
     restored, which a log cleanup may remove before the commit.
     ``vacuumed`` are files that another program took before the run committed.
     ``commits`` are those that are in a log; ``acknowledged`` those that the store confirmed;
-    ``replaced`` is one that another writer replaced.
+    ``replaced`` is one that another writer replaced. ``looked_ms`` is when the run last looked at
+    data files.
     """
 
     place: str
@@ -99,6 +100,7 @@ class Run:
     commits: list[str] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
     replaced: str | None = None
+    looked_ms: int = 0
     counts: dict[PointKind, int] = field(default_factory=dict)
 
 
@@ -233,8 +235,7 @@ class World:
             raise Crash(f"killed before {method} of {name}")
         if action == "error before":
             raise TransientStorageError(f"cannot {method} {name!r}: failed on purpose")
-        if method == "list_from" and name == LOG and len(self.runs) == 1:
-            self.model.list_log(self.locate(store.uri))
+        self._look(run, store, method, name)
         try:
             found = effect()
         finally:
@@ -249,6 +250,13 @@ class World:
         if action == "error after":
             raise TransientStorageError(f"cannot {method} {name!r}: the answer was lost on purpose")
         return found
+
+    def _look(self, run: Run, store: WorldStore, method: str, name: str) -> None:
+        """Note what a run looks at."""
+        if method == "list_from" and name == LOG and len(self.runs) == 1:
+            self.model.list_log(self.locate(store.uri))
+        if method in ("list_from", "stat_many") and LOG not in name:
+            run.looked_ms = self.now_ms
 
     def system_call(self, kind: PointKind) -> bool:
         """A call of the operating system in a run; gives whether it is to fail."""

@@ -232,7 +232,8 @@ class AddedFiles:
         there = pa.array([found.get(name) is not None for name in files["name"].to_pylist()])
         changed = _differ(files.filter(there), found)
         # The run looked at each file by itself. A listing may have another unit of time.
-        names = changed["name"].to_pylist()
+        if not (names := changed["name"].to_pylist()):
+            return []
         again = dict(zip(names, self._store.stat_many(names), strict=True))
         return list(_differ(changed, again)["name"].to_pylist())
 
