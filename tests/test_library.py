@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -174,6 +175,16 @@ def test_what_has_no_effect_is_told_where_the_library_was_called(
     assert caplog.messages == [
         "the storage option keyy has no effect: s3fs does not have it. Did you mean 'key'?"
     ]
+
+
+def test_a_warning_that_is_an_error_does_not_hide_the_report_of_a_commit(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.generate_manifest()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert table.restore(version=1).version_after == 3
+    assert "the manifests in" in caplog.text
 
 
 def test_a_caller_without_a_name_is_warned(table: Table) -> None:

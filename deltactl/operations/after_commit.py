@@ -58,6 +58,7 @@ def run_after_commit(
     from deltactl.operations.checkpoint.plan import is_due
     from deltactl.operations.checkpoint.run import checkpoint_table
 
+    context = context.without_cancel()
     properties, version = TableProperties(after.metadata.configuration, context.warn), after.version
     if properties.refreshes_manifests:
         from deltactl.operations.manifest.run import refresh_manifests
@@ -68,7 +69,7 @@ def run_after_commit(
     last = before.segment.checkpoint_version
 
     def run(options: CheckpointOptions) -> CheckpointReport:
-        return checkpoint_table(log, options, context.without_cancel())
+        return checkpoint_table(log, options, context)
 
     try:
         through, interval = log.published_up_to(version), properties.checkpoint_interval
@@ -115,7 +116,7 @@ def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> N
         return
     with suppress(StorageError):
         if find_manifest(store) is not None:
-            context.warn(
+            context.without_cancel().warn(
                 f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
                 "get old rows: the table does not set "
                 "delta.compatibility.symlinkFormatManifest.enabled. Run `deltactl "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import (
@@ -32,8 +34,18 @@ if TYPE_CHECKING:
     from deltactl.log.writing.transaction import Transaction
 
 
+_log: Final = logging.getLogger(__name__)
+
+
 def do_nothing() -> None:
     """Do nothing."""
+
+
+def _warn_without_raising(warn: Warn, message: str) -> None:
+    try:
+        warn(message)
+    except Warning:  # a filter of Python makes warnings errors
+        _log.warning("%s", message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,5 +144,10 @@ class RunContext:
                 yield outcome.task_id, outcome.result
 
     def without_cancel(self) -> RunContext:
-        """Return the context of work that must follow a commit: not cancelled, no progress."""
-        return replace(self, cancel=None, on_progress=None)
+        """Return the context of work that must follow a commit: not cancelled, no progress.
+
+        Its warnings are never raised, because they would hide the report of the commit.
+        """
+        return replace(
+            self, cancel=None, on_progress=None, warn=partial(_warn_without_raising, self.warn)
+        )

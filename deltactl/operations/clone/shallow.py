@@ -205,7 +205,7 @@ def with_clone_note(
         unmark(store, note)
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
-            _warn_of_earlier(store, note, context)
+            _warn_of_earlier(store, note, context.without_cancel())
 
 
 def _warn_of_earlier(store: Store, note: CloneNote, context: RunContext) -> None:
