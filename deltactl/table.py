@@ -24,6 +24,7 @@ from deltactl.units import to_timestamp_ms
 from deltactl.value_types import ensure_type
 
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Unpack
 
     import pyarrow as pa
@@ -81,9 +82,17 @@ class TableWarning(UserWarning):
 def issue_warning(message: str) -> None:
     """Warn as Python does, with ``TableWarning``, at the line that called deltactl."""
     level, frame = 1, sys._getframe()
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("deltactl."):
+    while frame.f_back and _is_inside(frame):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, TableWarning, stacklevel=level)
+
+
+def _is_inside(frame: FrameType) -> bool:
+    """Return whether a frame is of deltactl, or of a context manager that deltactl enters."""
+    name = str(frame.f_globals.get("__name__"))
+    if name == "contextlib" and frame.f_back is not None:
+        return _is_inside(frame.f_back)
+    return name.startswith("deltactl.")
 
 
 class Table:

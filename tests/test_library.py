@@ -148,7 +148,7 @@ WRONG_VALUES = {
     "Need(files='9')": "files must be int or None; got '9'",
     "table.history(limit='3')": "limit must be int or None; got '3'",
     "table.optimize(engine='local')": "engine must be an engine; got 'local'",
-    "table.optimize(cancel=True)": "cancel must be Event or None; got True",
+    "table.optimize(cancel=True)": "cancel must be threading.Event or None; got True",
     "table.vacuum(dry_run='no')": "dry_run must be bool; got 'no'",
     "Table('t', {'key': b'hidden'})": "a dictionary of texts or None; got bytes",
     "table.clone('y', deep=True, properties={'delta.appendOnly': True})": "list of str; got bool",
@@ -248,6 +248,11 @@ def test_a_clone_is_deep_unless_it_is_to_be_shallow(table: Table, tmp_path: Path
     assert table.clone(tmp_path / "deep", sync=True).files_copied == 0
     with pytest.warns(TableWarning, match="a shallow clone needs the files of its source"):
         assert table.clone(tmp_path / "shallow", deep=False).files_copied == 0
+    shutil.rmtree(tmp_path / "shallow")
+    with pytest.warns(TableWarning) as told:
+        assert table.clone(tmp_path / "shallow", deep=False).files_copied == 0
+    assert "has a record of an earlier shallow clone" in str(told[-1].message)
+    assert {warning.filename for warning in told} == {__file__}
 
 
 def test_the_views_of_the_history(table: Table, tmp_path: Path) -> None:
