@@ -61,4 +61,8 @@ def _describe(hint: Any) -> str:
         return "a dictionary of texts"
     if kind in _LISTS:
         return f"a list of {_describe(members[0])}"
-    return "None" if hint is NoneType else (kind or hint).__name__
+    if hint is NoneType:
+        return "None"
+    name, module = (kind or hint).__name__, (kind or hint).__module__
+    # Other modules of the library have classes of the same name, such as multiprocessing.Event.
+    return f"{module}.{name}" if module == "threading" else name
