@@ -249,9 +249,9 @@ def _convert(world: World, chance: Chance) -> None:
 
 def _run_convert(world: World, chance: Chance, run: Run, *, is_quiet: bool = False) -> None:
     apart = chance.apart("rewrites")
-    if not is_quiet and apart.random() < 0.3 and "meanwhile" not in world.without:
+    if not is_quiet and apart.random() < 0.5 and "meanwhile" not in world.without:
         write_again = partial(world.take, "rewrite in place", apart.getrandbits(32))
-        run.meanwhile.append((Point("call", apart.randint(1, 20)), write_again))
+        run.meanwhile.append((Point("call", apart.randint(4, 12)), write_again))
     kept = chance.choice(RETENTIONS)
     words = ["--property", f"delta.deletedFileRetentionDuration={kept}"] if kept else []
     words += (

@@ -223,7 +223,7 @@ REVERTS = (
     Revert("1: what no action names goes, whatever its name", _keep_no_landed_files, 15),
     Revert("1: what no action names goes, though the table was converted", _forget_conversions, 15),
     Revert("3: a commit does not prove that its files exist", _prove_nothing, 13),
-    Revert("3: convert does not compare files again", _compare_no_foreign_files, 113),
+    Revert("3: convert does not compare files again", _compare_no_foreign_files, 9),
     Revert("4: a vacuum takes names as it lists them", _ignore_spellings, 98),
     Revert("5: the clock decides what vacuum deletes", _trust_the_clock, 146),
     Revert("5: the clock decides which log files expire", _trust_the_clock_in_cleanups, 77),
