@@ -15,6 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deltactl.cli.commands.vacuum import _find_error
+from deltactl.cli.commands.vacuum_undo import _explain_undo
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
 from deltactl.errors import FileMissingError, StorageError
@@ -23,6 +24,7 @@ from deltactl.operations.vacuum import purge, removal
 from deltactl.operations.vacuum.purge import PurgeReport
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.undo import UndoReport
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.output.test_output import Screen
@@ -290,6 +292,16 @@ def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> Non
         "\nCannot be restored: 3 files: not in quarantine, and no older version was" in undone.out
     )
     assert cli("vacuum", "events", "--undo", "nope").code == 2
+
+
+def test_a_lost_file_is_worse_than_a_refused_one() -> None:
+    refused = StorageError("the store said no")
+    lost = FileMissingError("no version", hint="Copy it.")
+    report = UndoReport("a-run", False, (), {"a": refused, "b": lost, "c": refused})
+    worst = _explain_undo(report)
+    assert worst is not None
+    assert (worst.code, worst.exit_code, worst.hint) == ("FILE_MISSING", 1, "Copy it.")
+    assert worst.message == "3 files cannot be restored: b: no version"
 
 
 def test_check_exits_3_until_a_vacuum_ran(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
