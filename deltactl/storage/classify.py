@@ -91,8 +91,9 @@ _CLASSES: Final[Mapping[_Class, Set[str]]] = {
         "ReauthFailError", "SSOTokenLoadError", "TokenRetrievalError", "UnauthorizedSSOTokenError",
     },
     CredentialsRefusedError: {
-        "AuthenticationException", "AzureSigningError", "CredentialRetrievalError",
-        "DefaultCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError",
+        "AuthenticationException", "AzureSigningError", "ConfigParseError",
+        "CredentialRetrievalError", "DefaultCredentialsError", "InvalidConfigError",
+        "PartialCredentialsError", "ProfileNotFound", "RefreshError",
     },
     ObjectNotFoundError: {"ResourceNotFoundError"},
     ObjectExistsError: {"ResourceExistsError"},

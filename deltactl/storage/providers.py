@@ -21,6 +21,8 @@ class Access:
         how_to_give: what to do if there are none.
         how_to_renew: what to do if they have expired.
         to_list, to_read, to_write, to_delete: the permissions that requests need.
+        to_list_old, to_read_old, to_restore: the same for old versions; empty if it needs no other
+            permission than a listing, a read or a write.
         more: what else can be the reason for a denied request.
     """
 
@@ -31,15 +33,21 @@ class Access:
     to_read: str = "the permission to read files"
     to_write: str = "the permission to write files"
     to_delete: str = "the permission to delete files"
+    to_list_old: str = ""
+    to_read_old: str = ""
+    to_restore: str = ""
     more: str = ""
 
     def allow(self, verb: str) -> str:
         """Return the hint after a denied request to ``verb`` a file."""
         right = {
             "list": self.to_list,
+            "list the versions of": self.to_list_old or self.to_list,
             "look up": self.to_read,
             "open": self.to_read,
             "read": self.to_read,
+            "read an old version of": self.to_read_old or self.to_read,
+            "restore": self.to_restore or self.to_write,
             "delete": self.to_delete,
         }.get(verb, self.to_write)
         return f"Give the identity of these credentials {right}{self.more}."
@@ -94,6 +102,9 @@ S3: Final = Provider(
         to_read="s3:GetObject on the files of the table",
         to_write="s3:PutObject on the files of the table",
         to_delete="s3:DeleteObject on the files of the table",
+        to_list_old="s3:ListBucketVersions on the bucket",
+        to_read_old="s3:GetObjectVersion on the files of the table",
+        to_restore="s3:DeleteObjectVersion on the files of the table",
         more=". For a requester-pays bucket, give the storage option requester_pays=true",
     ),
     uses_dynamodb=True,

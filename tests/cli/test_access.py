@@ -197,6 +197,33 @@ def test_storage_that_does_not_let_us_in(
     assert (ran.code, ran.out) == (2 if expected.code == "USAGE" else 8, "")
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("sso_session = nobody\nsso_account_id = 1\nsso_role_name = r", "sso-session"),
+        ("role_arn = arn:aws:iam::1:role/r\nsource_profile = nobody", "source_profile"),
+        ("[[", "Unable to parse config file"),
+    ],
+)
+def test_a_profile_that_is_not_valid(
+    config: str,
+    says: str,
+    clean: dict[str, str],
+    cli: RunCli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "config").write_text(f"[profile p]\n{config}\n")
+    environ = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_PROFILE": "p"}
+    for name, value in {**clean, **environ}.items():
+        monkeypatch.setenv(name, value)
+    ran = cli("describe-detail", "s3://b/t", "--log-format", "json")
+    said = json.loads(ran.err)
+    assert (ran.code, said["code"]) == (8, "CREDENTIALS_REFUSED")
+    assert says in said["message"]
+    assert "Correct the credentials" in said["hint"]
+
+
 def test_a_library_logs_nothing_on_the_terminal(clean: dict[str, str]) -> None:
     code, lines = _run(["describe-detail", _AZURE], clean)
     assert code == 8

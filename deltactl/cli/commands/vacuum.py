@@ -22,7 +22,6 @@ from deltactl.errors import (
     DeltactlError,
     FileMissingError,
     PartialSuccessError,
-    StorageError,
     UsageError,
     explain_rest,
 )
@@ -210,25 +209,21 @@ def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     if failed is None:
         return None
     removed = f"{format_count(report.files_removed, 'file was', 'files were')} removed."
-    hint = f"Fix the cause, then rerun. {removed}"
-    if report.stopped is None or len(report.failures) > 1:
-        return StorageError(failed, hint=hint)
-    if isinstance(report.stopped, ConflictError):
+    cause = report.find_worst_failure()
+    if isinstance(cause, ConflictError):
         return PartialSuccessError(failed, hint=f"Rerun the command. {removed}")
-    return explain_rest(report.stopped, failed, hint=hint)
+    hint = (cause.hint or "Fix the cause, then rerun.") + f" {removed}"
+    return explain_rest(cause, failed, hint=hint)
 
 
 def _describe_failures(report: VacuumReport) -> str | None:
-    if not report.failures:
-        return None
-    first = report.failures[0]
-    stayed = sum(1 for failure in report.failures if failure.path)
-    if not stayed:
-        return f"the vacuum stopped early: {first.reason}"
-    return (
-        f"{format_count(stayed, 'file', 'files')} could not be removed: "
-        f"{first.path}: {first.reason}"
-    )
+    texts = []
+    if stayed := [it for it in report.failures if it.path]:
+        files = format_count(len(stayed), "file", "files")
+        texts.append(f"{files} could not be removed: {stayed[0].path}: {stayed[0].reason}")
+    if report.stopped is not None:
+        texts.append(f"the vacuum stopped early: {report.stopped.message}")
+    return "; and ".join(texts) or None
 
 
 def _present(

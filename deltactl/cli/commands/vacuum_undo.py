@@ -10,11 +10,19 @@ from deltactl.cli.confirm import ask
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
+from deltactl.errors import (
+    DeltactlError,
+    FileMissingError,
+    SafetyError,
+    StorageError,
+    explain_rest,
+    find_worst_error,
+)
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.vacuum.purge import NeededRun
+    from deltactl.operations.vacuum.undo import UndoReport
 
 
 def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
@@ -24,42 +32,33 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         DeltactlError: there is no such run, or files cannot be restored.
     """
     from deltactl.cli.pages.vacuum import describe_undo
-    from deltactl.operations.vacuum.journal import quarantine_name
-    from deltactl.operations.vacuum.undo import (
-        LINKED,
-        NAME_IN_USE,
-        REMOVED_AGAIN,
-        WITHOUT_UNDO,
-        undo_vacuum,
-    )
+    from deltactl.operations.vacuum.undo import REMOVED_AGAIN, undo_vacuum
 
     report = undo_vacuum(
         session.open_table(table, read_only=dry_run).store, run_id, dry_run=dry_run
     )
     if report.restored and session.output.form is not OutputFormat.TABLE:  # the page says it
         session.output.warn(f"{REMOVED_AGAIN[0].lower()}{REMOVED_AGAIN[1:]}")
-    error: DeltactlError | None = None
-    if report.impossible:
-        path, reason = next(iter(report.impossible.items()))
-        count = format_count(len(report.impossible), "file", "files")
-        said = f"{count} cannot be restored: {path}: {reason}"
-        hint = WITHOUT_UNDO
-        if reason == NAME_IN_USE:
-            kept = quarantine_name(report.run_id, path)
-            hint = (
-                f"Move the file that is now in {path!r} to another directory, if no version needs "
-                f"it, and rerun: the file that the vacuum removed is in {kept!r}."
-            )
-        if reason == LINKED:
-            hint = f"Remove the link in {path!r}, not the file to which it leads, and rerun."
-        error = FileMissingError(said, hint=hint)
     session.present(
         lambda: describe_undo(report, table),
-        error=error,
+        error=_explain_undo(report),
         dry_run=dry_run,
         result=report.to_dict(),
         is_idle=not report.restored,
     )
+
+
+def _explain_undo(report: UndoReport) -> DeltactlError | None:
+    """Return the worst error of an undo: a file that is gone before a store that refused."""
+    if not report.errors:
+        return None
+    worst = find_worst_error(report.errors.values())
+    path = next(path for path, error in report.errors.items() if error is worst)
+    hint = worst.hint
+    if not isinstance(worst, FileMissingError):
+        hint = (hint or "Fix the cause.") + f" Then rerun with --undo {report.run_id}."
+    count = format_count(len(report.errors), "file", "files")
+    return explain_rest(worst, f"{count} cannot be restored: {path}: {worst.message}", hint=hint)
 
 
 def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,6 +17,7 @@ from deltactl.errors import (
     StorageError,
     explain_foreign,
     explain_rest,
+    find_worst_error,
     join_reasons,
 )
 from deltactl.log.delta_log import DeltaLog
@@ -262,10 +263,10 @@ def _run_cleanup(work: TableWork, base: Outcome) -> Outcome:
     report = checkpoint_table(work.log, options, work.context)
     if report.cleanup is None or report.cleanup.is_empty:
         return _was_done(base)
-    failed = {name for name, _ in report.failed}
+    failed = {name: StorageError(reason) for name, reason in report.failed}
     gone = [info for info in report.cleanup.files if info.name not in failed]
     effect = Effect(files_removed=len(gone), bytes_freed=sum(info.size_bytes for info in gone))
-    return replace(base, measured=effect, error=_not_deleted(list(report.failed), "log file"))
+    return replace(base, measured=effect, error=_not_deleted(failed, "log file"))
 
 
 def _run_manifest(work: TableWork, base: Outcome) -> Outcome:
@@ -282,7 +283,7 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _was_done(base)
-    failed = [(failure.path, failure.reason) for failure in report.failures if failure.path]
+    failed = {failure.path: failure.error for failure in report.failures if failure.path}
     return replace(
         base,
         measured=None if report.interrupted and not report.files_removed else effect,
@@ -292,12 +293,14 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     )
 
 
-def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError | None:
+def _not_deleted(failed: Mapping[str, DeltactlError], noun: str) -> DeltactlError | None:
     if not failed:
         return None
-    name, reason = failed[0]
+    name, first = next(iter(failed.items()))
+    cause = find_worst_error(failed.values())
     files = format_count(len(failed), f"{noun} was", f"{noun}s were")
-    return StorageError(f"{files} not deleted: {name}: {reason}", hint="Fix the cause, then rerun.")
+    text = f"{files} not deleted: {name}: {first.message}"
+    return explain_rest(cause, text, hint=cause.hint or "Fix the cause, then rerun.")
 
 
 _OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Outcome], Outcome]]] = {

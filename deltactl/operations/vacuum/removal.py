@@ -23,6 +23,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
     Warn,
+    explain_foreign,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names, misread_names
@@ -160,7 +161,7 @@ class VacuumRun:
         if stopped is not None:
             if not self._totals.removed:
                 raise stopped
-            self._totals.failures.append(FileFailure("", stopped.message))
+            self._totals.failures.append(FileFailure("", stopped))
         return self._report(stopped, interrupted=self._context.is_cancelled)
 
     def _commit(
@@ -326,11 +327,11 @@ class VacuumRun:
         self._totals.bytes += result.size_bytes
         self._totals.vanished += len(result.vanished)
         self._totals.changed += result.changed
-        self._totals.failures += [FileFailure(n, reason) for n, reason in result.failed.items()]
+        self._totals.failures += [FileFailure(n, error) for n, error in result.failed.items()]
 
-    def _fail(self, names: Sequence[str], error: Exception) -> None:
-        reason = error.message if isinstance(error, DeltactlError) else f"{error!r}"
-        self._totals.failures += [FileFailure(name, reason) for name in names]
+    def _fail(self, names: Sequence[str], raised: Exception) -> None:
+        error = explain_foreign(f"removing {len(names)} files", raised)
+        self._totals.failures += [FileFailure(name, error) for name in names]
 
     def _remove_directories(self, cutoff_ms: int) -> None:
         directories = self._store.directories

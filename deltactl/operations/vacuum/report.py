@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, find_worst_error
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -19,7 +19,12 @@ class FileFailure:
     """A file that could not be removed."""
 
     path: str
-    reason: str
+    error: DeltactlError
+
+    @property
+    def reason(self) -> str:
+        """Return why."""
+        return self.error.message
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,6 +76,10 @@ class VacuumReport(ShortRepr):
         if horizon is None or not has_run or self.files_removed or self.vanished:
             return horizon
         return replace(horizon, ends=(), change_data_ends=(), cost_bytes=0, costs=())
+
+    def find_worst_failure(self) -> DeltactlError:
+        """Return the error that matters most; there is at least one."""
+        return find_worst_error(failure.error for failure in self.failures)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""

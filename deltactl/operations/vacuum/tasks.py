@@ -38,13 +38,13 @@ class DeleteResult:
 
     ``removed``: files that existed and whose removal the store confirmed; ``vanished``: files that
     did not exist any more; ``changed``: files that were modified after planning. ``failed`` has the
-    reasons.
+    errors.
     """
 
     removed: tuple[str, ...]
     vanished: tuple[str, ...]
     changed: tuple[str, ...]
-    failed: Mapping[str, str]
+    failed: Mapping[str, StorageError]
     size_bytes: int
 
 
@@ -60,16 +60,15 @@ def delete_files(spec: DeleteSpec, names: Sequence[str], attempt: int) -> Delete
     else:
         failed = _persist(chosen, store.delete_many)
     gone = [name for name in chosen if name not in failed]
-    reasons = {name: error.message for name, error in failed.items()}
     for name in _find_survivors(store, gone):
-        reasons[name] = "the store reported that it was deleted, but it still exists"
-    removed = tuple(name for name in gone if name not in reasons)
+        failed[name] = StorageError("the store reported that it was deleted, but it still exists")
+    removed = tuple(name for name in gone if name not in failed)
     there = {info.name for info in present}
     return DeleteResult(
         removed,
         tuple(name for name in names if name not in there),
         changed,
-        reasons,
+        failed,
         sum(chosen[name] for name in removed),
     )
 

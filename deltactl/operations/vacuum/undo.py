@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from deltactl.errors import (
     DeltactlError,
+    FileMissingError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
@@ -60,8 +61,9 @@ _CHUNK: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UndoReport(ShortRepr):
-    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others.
+    """The result of an undo: ``restored`` paths; ``errors`` has those of the others, by path.
 
+    A ``FileMissingError``: the file cannot come back. Others: the store refused or failed.
     ``num_in_place`` files of the run were at their place before, or have a copy there.
     ``quarantined`` has the numbers of the files that other runs still have in quarantine, by run.
     """
@@ -69,9 +71,14 @@ class UndoReport(ShortRepr):
     run_id: str
     dry_run: bool
     restored: tuple[str, ...]
-    impossible: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, DeltactlError] = field(default_factory=dict)
     num_in_place: int = 0
     quarantined: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def impossible(self) -> dict[str, str]:
+        """Return why files cannot be restored, by path."""
+        return {path: error.message for path, error in self.errors.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""
@@ -113,12 +120,13 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     remove_directories(store, run_id, moved)
     if (moved or kept) and record is not None:
         write_record(store, replace(record, status="undone"))
-    failed = {name: failed[name] for name in plan.restored if name in failed}  # others are in place
+    # Others are in place.
+    errors = {n: _explain(run_id, n, failed[n]) for n in plan.restored if n in failed}
     return replace(
         plan,
         dry_run=False,
-        restored=tuple(name for name in plan.restored if name not in failed),
-        impossible=plan.impossible | {name: _reason(error) for name, error in failed.items()},
+        restored=tuple(name for name in plan.restored if name not in errors),
+        errors=plan.errors | errors,
     )
 
 
@@ -146,20 +154,21 @@ def plan_undo(
     others = {info.name: why for (info, _), why in reasons if why is not None}
     deleted = [name for name in planned if name not in stored and name not in there]
     lost = _undelete(store, deleted, dry_run=True)
-    impossible = dict.fromkeys(sorted(linked), LINKED) | others
-    impossible |= {name: _reason(error) for name, error in lost.items()}
-    moved = [name for name in planned if name in stored and name not in impossible]
+    errors = {name: _linked(name) for name in sorted(linked)} | others
+    errors |= {name: _explain(run_id, name, error) for name, error in lost.items()}
+    moved = [name for name in planned if name in stored and name not in errors]
     names = [name for name in moved if name not in there]
     names += [name for name in deleted if name not in lost]
     num_in_place = len(there) - len(linked) - len(others)
-    return UndoReport(run_id, True, tuple(names), impossible, num_in_place), moved
+    return UndoReport(run_id, True, tuple(names), errors, num_in_place), moved
 
 
-def _find_other_size(there: FileInfo, kept: FileInfo) -> str | None:
-    return None if there.size_bytes == kept.size_bytes else NAME_IN_USE
+def _find_other_size(there: FileInfo, kept: FileInfo) -> DeltactlError | None:
+    is_same = there.size_bytes == kept.size_bytes
+    return None if is_same else _name_in_use(there.name, kept.name)
 
 
-def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> str | None:
+def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> DeltactlError | None:
     """Return why a file is not known to be the one in quarantine, or a copy of it."""
     size = there.size_bytes
     spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
@@ -169,8 +178,8 @@ def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> str | Non
             for span in spans
         )
     except StorageError as error:
-        return error.message
-    return None if is_same else NAME_IN_USE
+        return error
+    return None if is_same else _name_in_use(there.name, kept.name)
 
 
 def _find_last(store: Store) -> str:
@@ -192,9 +201,9 @@ def _find_last(store: Store) -> str:
             if undone is None:
                 return run_id
             continue
-        if plan.restored or (plan.impossible and undone is None):
+        if plan.restored or (plan.errors and undone is None):
             return run_id
-        if plan.impossible:  # nothing to restore, and not the newest
+        if plan.errors:  # nothing to restore, and not the newest
             break
         # A run that did not end and has all files stopped before its first one.
         if undone is None and (run is None or run.status != "started"):
@@ -231,12 +240,26 @@ def read_undone(store: Store, leases: Iterable[FileInfo], cutoff_ms: int) -> lis
     return found
 
 
-def _reason(error: StorageError) -> str:
+def _explain(run_id: str, path: str, error: StorageError) -> DeltactlError:
+    """Return the error of a file that the store did not restore."""
     if isinstance(error, ObjectExistsError):
-        return NAME_IN_USE
-    if not isinstance(error, ObjectNotFoundError):
-        return error.message
-    return f"not in quarantine, and {NO_VERSION}"
+        return _name_in_use(path, quarantine_name(run_id, path))
+    if isinstance(error, ObjectNotFoundError):
+        return FileMissingError(f"not in quarantine, and {NO_VERSION}", hint=WITHOUT_UNDO)
+    return error
+
+
+def _name_in_use(path: str, kept: str) -> FileMissingError:
+    return FileMissingError(
+        NAME_IN_USE,
+        hint=f"Move the file that is now in {path!r} to another directory, if no version needs it, "
+        f"and rerun: the file that the vacuum removed is in {kept!r}.",
+    )
+
+
+def _linked(path: str) -> DeltactlError:
+    hint = f"Remove the link in {path!r}, not the file to which it leads, and rerun."
+    return FileMissingError(LINKED, hint=hint)
 
 
 def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:

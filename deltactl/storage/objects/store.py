@@ -318,11 +318,12 @@ class ObjectStore:
             SafetyError: a name is outside the root: nothing is restored.
         """
         keys = [self._keys.writable(name) for name in names]
+        verb = "list the versions of" if dry_run else "restore"
 
         def undelete(pair: tuple[str, str]) -> StorageError | None:
             name, key = pair
             try:
-                with self._keys.mapped("restore", name):
+                with self._keys.mapped(verb, name):
                     back = self._service.undelete(key, dry_run=dry_run)
                 return None if back else no_versions_error(name)
             except StorageError as error:

@@ -7,22 +7,32 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from deltactl.cli.commands.vacuum import _find_error
+from deltactl.cli.commands.vacuum_undo import _explain_undo
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
-from deltactl.errors import FileMissingError, StorageError
+from deltactl.errors import (
+    AccessDeniedError,
+    ConflictError,
+    CredentialsExpiredError,
+    FileMissingError,
+    StorageError,
+)
 from deltactl.operations.clone_notes import CloneNote, mark_running, read_notes, write_note
 from deltactl.operations.vacuum import purge, removal
 from deltactl.operations.vacuum.purge import PurgeReport
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.undo import UndoReport
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.output.test_output import Screen
@@ -292,6 +302,16 @@ def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> Non
     assert cli("vacuum", "events", "--undo", "nope").code == 2
 
 
+def test_a_lost_file_is_worse_than_a_refused_one() -> None:
+    refused = StorageError("the store said no")
+    lost = FileMissingError("no version", hint="Copy it.")
+    report = UndoReport("a-run", False, (), {"a": refused, "b": lost, "c": refused})
+    worst = _explain_undo(report)
+    assert worst is not None
+    assert (worst.code, worst.exit_code, worst.hint) == ("FILE_MISSING", 1, "Copy it.")
+    assert worst.message == "3 files cannot be restored: b: no version"
+
+
 def test_check_exits_3_until_a_vacuum_ran(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     before = contents(tmp_path)
     ran = cli("vacuum", "events", ALL, "--check", "-o", "json")
@@ -464,7 +484,7 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     report = run_on(
         table.store, vacuum_table, VacuumOptions(mode="full"), warn=pytest.fail, dry_run=True
     )
-    stayed = FileFailure("p=a/stays.parquet", "no permission")
+    stayed = FileFailure("p=a/stays.parquet", StorageError("no permission"))
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
     error = _find_error(broken, "events")
     assert error is not None
@@ -478,12 +498,49 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     assert lines[where + 1] == "  p=a/lost.parquet"
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (AccessDeniedError("denied", hint="Give it s3:DeleteObject."), "Give it s3:DeleteObject."),
+        (CredentialsExpiredError("too late", hint="Sign in again."), "Sign in again."),
+        (StorageError("no"), "Fix the cause, then rerun."),
+    ],
+)
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_vacuum_ends_with_the_error_of_its_deletes(
+    cli: RunCli,
+    table: TableBuilder,
+    monkeypatch: pytest.MonkeyPatch,
+    error: StorageError,
+    hint: str,
+    is_stopped: bool,
+) -> None:
+    def refuse(store: LocalStore, names: Sequence[str]) -> dict[str, StorageError]:
+        return dict.fromkeys(names[1:], error) | delete_many(store, names[:1])
+
+    def raise_conflict(run: object, cutoff_ms: int) -> NoReturn:
+        raise ConflictError("the table was replaced")
+
+    delete_many = LocalStore.delete_many
+    monkeypatch.setattr(LocalStore, "delete_many", refuse)
+    if is_stopped:
+        monkeypatch.setattr(removal.VacuumRun, "_remove_directories", raise_conflict)
+    ran = cli("vacuum", "events", ALL, "--mode", "full", "--yes", "-o", "json")
+    told = ran.document["error"]
+    assert (ran.code, told["code"]) == (8, error.code)
+    assert told["hint"] == f"{hint} 1 file was removed."
+    assert told["message"].startswith("2 files could not be removed: ")
+    assert ("; and the vacuum stopped early: the table was" in told["message"]) == is_stopped
+
+
 def test_what_stopped_a_run_is_no_file(table: TableBuilder) -> None:
     planned = run_on(table.store, vacuum_table, VacuumOptions(), warn=pytest.fail, dry_run=True)
-    failures = (FileFailure("p=a/stays.parquet", "no permission"), FileFailure("", "no commit"))
+    no_commit = StorageError("no commit")
+    stayed = FileFailure("p=a/stays.parquet", StorageError("no permission"))
     stopped = replace(
-        planned, dry_run=False, failures=failures, stopped=StorageError("no commit"), run_id="x"
-    )
+        planned, dry_run=False, failures=(stayed, FileFailure("", no_commit)), stopped=no_commit,
+        run_id="x",
+    )  # fmt: skip
     page = Page()
     page.show(describe_vacuum(stopped, "events"))
     lines = [" ".join(line.split()) for line in page.plain_lines()]

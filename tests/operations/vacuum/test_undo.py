@@ -219,6 +219,7 @@ def test_a_file_that_cannot_be_compared_stops_no_other(tmp_path: Path) -> None:
     undone = undo_vacuum(Unreadable(store), run_id)
     assert undone.restored == (names[1],)
     assert undone.impossible == {names[0]: f"cannot read {names[0]!r}: Permission denied"}
+    assert isinstance(undone.errors[names[0]], AccessDeniedError)
 
 
 def test_a_file_with_both_names_after_a_killed_move_is_in_place(tmp_path: Path) -> None:

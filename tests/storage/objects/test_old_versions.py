@@ -1,5 +1,6 @@
 """Old versions of objects are listed, counted and read on each kind of store that keeps them."""
 
+import json
 import uuid
 from collections.abc import Callable
 
@@ -9,9 +10,12 @@ import pytest
 from fsspec.asyn import sync
 
 from deltactl import Table
+from deltactl.cli.app import run
+from deltactl.operations.vacuum.journal import RunRecord, write_journal
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.support.checkpoints import new_table
+from tests.support.fault_proxy import Answer, FaultProxy, Rule
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 from tests.support.table_builder import LOG, Column
@@ -62,6 +66,49 @@ def test_the_newest_version_is_restored(server: ObjectServer) -> None:
     for _ in range(2):  # the second time, there is an object
         assert list(store.undelete_many(["p=1/a b", "p=1/a"])) == ["p=1/a"]
         assert store.read("p=1/a b") == b"new"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "code", "hint"),
+    [
+        ("GET", (403, "AccessDenied"), "ACCESS_DENIED", "s3:ListBucketVersions on the bucket"),
+        ("DELETE", (403, "AccessDenied"), "ACCESS_DENIED", "s3:DeleteObjectVersion on the files"),
+        ("GET", (400, "ExpiredToken"), "CREDENTIALS_EXPIRED", "set a new AWS_SESSION_TOKEN."),
+        ("GET", (501, "NotImplemented"), "STORAGE_UNSUPPORTED", "Fix the cause."),
+    ],
+)
+@pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
+def test_a_refused_undo_is_no_missing_file(
+    server: ObjectServer,
+    proxy: FaultProxy,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    answer: tuple[int, str],
+    code: str,
+    hint: str,
+) -> None:
+    store, end = open_versioned(server)
+    run_id, names = "20240101T000000Z-0a", ["x", "y"]
+    record = RunRecord(run_id, "a-table", 1, "full", 0, 0, 0, len(names), 2)
+    write_journal(store, record, pa.table({"path": names}))
+    for name in names:
+        store.put(name, b"old")
+        end(name)
+    status, said = answer
+    body = f"<Error><Code>{said}</Code><Message>said {said}</Message></Error>".encode()
+    refusal = Rule(Answer(status, after=False, body=body), method, "[?&]version", times=None)
+    options = server.at(proxy.endpoint).options
+    words = ["vacuum", store.uri, "--undo", run_id, "-o", "json"]
+    words += [word for pair in options.items() for word in ("--storage-option", "=".join(pair))]
+    proxy.add(refusal)
+    assert run(words) == 8
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["message"][:27]) == (code, "2 files cannot be restored:")
+    assert hint in error["hint"]
+    assert error["hint"].endswith(f" Then rerun with --undo {run_id}.")
+    proxy.clear()
+    assert run(words) == 0
+    assert [store.read(name) for name in names] == [b"old"] * 2
 
 
 @pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
