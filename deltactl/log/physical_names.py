@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError, StorageError
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import is_absolute
-from deltactl.storage.names import is_absolute_name
+from deltactl.storage.names import ONE_STORAGE_HINT, is_absolute_name
 from deltactl.storage.store import Store
 
 # A name that is absolute, or has an empty, "." or ".." part. Every other name is already a physical
@@ -42,8 +42,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     except StorageError as error:
         raise SafetyError(
             f"the log references a file that cannot be located: {error.message}",
-            hint="Rerun with an address of the table that names the same kind of storage as this "
-            "path.",
+            hint=ONE_STORAGE_HINT,
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is not a file
     replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)

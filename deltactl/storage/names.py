@@ -20,6 +20,12 @@ CATALOG_SCHEMES: Final = frozenset({"uc", "glue", "hive"})
 OWN_DIR: Final = "_deltactl"
 """The directory of journals and quarantined files; hidden, because its name begins with ``_``."""
 
+ONE_STORAGE_HINT: Final = (
+    "Run `deltactl clone TABLE NEW --deep`, which copies all files to one kind of storage. "
+    "deltactl cannot read the rows of a table with files on several kinds of storage, optimize it "
+    "or vacuum it."
+)
+
 # Hadoop writes file:/path, with one slash.
 _ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
 _SCHEME: Final = re.compile(

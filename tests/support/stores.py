@@ -31,7 +31,13 @@ from deltactl.storage.file_copies import (
     StoredFacts,
     ensure_size,
 )
-from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
+from deltactl.storage.names import (
+    ONE_STORAGE_HINT,
+    is_absolute_name,
+    refuse_nul,
+    resolve_name,
+    resolve_prefix,
+)
 from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.support.forwarding import Call, InterceptingStore, put_each
@@ -253,7 +259,7 @@ class MemoryStore:
         if not is_absolute_name(name):
             return self._writable(name)
         if not name.startswith("memory://"):
-            raise StorageError(f"{name!r} is on another kind of storage")
+            raise StorageError(f"{name!r} is on another kind of storage", hint=ONE_STORAGE_HINT)
         return name
 
     def _writable(self, name: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
+from deltactl.log.file_stores import FileStores
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.options import Depth
 from deltactl.operations.check.stats import (
@@ -39,7 +40,7 @@ from deltactl.protocol.schema import Field, StructType, is_void
 from deltactl.protocol.stats import FieldPath, LeafStats
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.storage.parallel import map_requests
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import FileInfo
 
 # Limits memory: rows of this many files are decoded at the same time.
 _READ_AT_ONCE: Final = 4
@@ -86,13 +87,13 @@ class ContentChecker:
 
     def __init__(
         self,
-        store: Store,
+        stores: FileStores,
         metadata: Metadata,
         depth: Depth,
         decodes_vectors: bool,
         findings: Findings,
     ) -> None:
-        self._store, self._depth, self._findings = store, depth, findings
+        self._stores, self._depth, self._findings = stores, depth, findings
         self._decodes_vectors = decodes_vectors
         self._match = Matcher(metadata.column_mapping_mode)
         self._fields = choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
@@ -109,7 +110,7 @@ class ContentChecker:
         count = 1  # the first footer gives an estimate of their size
         while start < len(wanted):
             opened, footer_bytes = self._open(wanted[start : start + count])
-            rows += sum(map_requests(self._store, self._check_file, opened, at_once=at_once))
+            rows += sum(map_requests(self._stores.own, self._check_file, opened, at_once=at_once))
             start += count
             count = min(max(_FOOTER_BYTES_HELD * count // (footer_bytes + 1), 1), _FOOTERS_HELD)
         return rows
@@ -119,7 +120,7 @@ class ContentChecker:
 
     def _open(self, files: Sequence[Present]) -> tuple[list[_Opened], int]:
         """Return files with valid footers, and the bytes of all footers; report broken ones."""
-        read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
+        read = map_requests(self._stores.own, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
         parsed = [found for found in read if found is not None]
         broken = find_broken_footers([footer for _, footer in parsed])
         for index, error in broken.items():
@@ -128,8 +129,9 @@ class ContentChecker:
         return valid, sum(len(footer.data) for _, footer in parsed)
 
     def _parse_footer(self, file: Present) -> tuple[_Opened, Footer] | None:
+        path = file.logged.data.path
         try:
-            footer = parse_footer(self._store, file.logged.data.path, file.info.size_bytes)
+            footer = parse_footer(self._stores.of(path), path, file.info.size_bytes)
             schema = footer.metadata.schema.to_arrow_schema()
         except (DataFileError, pa.ArrowException) as error:
             self._report_broken(file, getattr(error, "message", f"is broken: {error}"))
@@ -144,7 +146,7 @@ class ContentChecker:
         is_valid = present.has_vector and present.logged.knows_vector
         vector = Vector() if is_valid else BROKEN_VECTOR
         if self._decodes(present) and vector.is_valid:
-            vector = check_vector(self._store, present.logged.data, num_rows, self._findings)
+            vector = check_vector(self._stores, present.logged.data, num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
             self._check_rows(file, vector)
         return num_rows if present.logged.is_live else 0  # others have most of these rows too
@@ -229,10 +231,11 @@ class ContentChecker:
         )
         data = file.logged.data
         if vector.bitmap is None and vector.is_valid:
-            vector = check_vector(self._store, data, file.footer.num_rows, Findings())
+            vector = check_vector(self._stores, data, file.footer.num_rows, Findings())
         try:
             measured = (*leaves, *_list_structs(leaves))
-            found = measure_file(self._store, reader, data, measured, vector.bitmap)
+            store = self._stores.of(data.path)
+            found = measure_file(store, reader, data, measured, vector.bitmap)
         except DataFileError as error:
             self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
             return []

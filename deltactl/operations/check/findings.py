@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.codes import SEVERITIES, Code, load_findings
-from deltactl.errors import ignore_warning
+from deltactl.errors import StorageError, ignore_warning
 from deltactl.operations.missing_files import Missing, find_away_refusal
 from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.storage.names import is_absolute_name
@@ -145,7 +145,7 @@ def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) ->
     """Replace the repairs of missing files of a moved table, and of files that an undo restores."""
     is_missing = pc.is_in(found["code"], value_set=pa.array(["FILE_MISSING", "VECTOR_MISSING"]))
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
-    outside = [name for name in missing if is_absolute_name(name)]
+    outside = [name for name in missing if is_absolute_name(name) and _is_beside(store, name)]
     if outside and find_away_refusal(store, [Missing(name, "") for name in outside]):
         mask = pc.is_in(found["file"], value_set=pa.array(outside))
         repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
@@ -158,6 +158,15 @@ def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) ->
         mask = pc.and_(is_wrong, pc.is_in(found["file"], value_set=past.blocked))
         repairs = pc.if_else(mask, f"move the file out of the table, then run `{command}`", repairs)
     return repairs
+
+
+def _is_beside(store: Store, name: str) -> bool:
+    """Return whether an absolute name is on the same kind of storage."""
+    try:
+        store.real_names([name])
+    except StorageError:
+        return False
+    return True
 
 
 def count_by_severity(findings: pa.Table) -> dict[str, int]:

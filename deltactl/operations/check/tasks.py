@@ -12,7 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.log.find_files import find_files, find_path_problem, is_placed
+from deltactl.log.file_stores import FileStores
+from deltactl.log.find_files import find_path_problem, is_placed
 from deltactl.operations.check.content import ContentChecker, Logged, Present
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.options import Depth
@@ -88,25 +89,25 @@ class _BatchChecker:
     """Check the files of one batch."""
 
     def __init__(self, store: Store, spec: CheckSpec, metadata: Metadata) -> None:
-        self._store, self._spec = store, spec
+        self._stores, self._spec = FileStores(store, spec.storage_options), spec
         self._findings = Findings()
         self._content = ContentChecker(
-            store, metadata, spec.depth, spec.decodes_vectors, self._findings
+            self._stores, metadata, spec.depth, spec.decodes_vectors, self._findings
         )
         self._infos: dict[str, FileInfo | None] = {}
-        self._external: frozenset[str] = frozenset()
+        self._unchecked: frozenset[str] = frozenset()
 
     def run(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
         """Check all files."""
         logged = [self._read(row) for row in rows]
         vectors = [self._vector_name(file) for file in logged]
         names = [file.data.path for file in logged] + [name for name in vectors if name]
-        self._infos, self._external = find_files(
-            self._store, [name for name in dict.fromkeys(names) if is_placed(name)]
+        self._infos, errors = self._stores.find(
+            [name for name in dict.fromkeys(names) if is_placed(name)]
         )
-        if self._external:
-            shown = min(self._external)
-            self._findings.note(f"files on other storage were not checked, such as {shown!r}")
+        self._unchecked = frozenset(errors)
+        for name, error in errors.items():
+            self._findings.add("FILE_UNCHECKED", error.message, file=name)
         present: list[Present] = []
         gone = 0
         for file, vector in zip(logged, vectors, strict=True):
@@ -143,7 +144,7 @@ class _BatchChecker:
     def _locate(self, file: Logged) -> FileInfo | None:
         """Return the facts of a file in the store, compared with the log; ``None`` if unknown."""
         path = file.data.path
-        if path in self._external or not is_placed(path):
+        if path in self._unchecked or not is_placed(path):
             return None
         info = self._infos.get(path)
         if info is None:
@@ -163,7 +164,7 @@ class _BatchChecker:
         vector = file.data.deletion_vector
         if vector is None or vector.storage_type == INLINE:
             return True
-        if name is None or name in self._external:
+        if name is None or name in self._unchecked:
             return False
         if not is_absolute(name) and (problem := find_path_problem(name)) is not None:
             self._findings.add("PATH_INVALID", problem, file=name)

@@ -22,6 +22,7 @@ from pyroaring import BitMap64
 from deltactl.errors import CorruptLogError, DataFileError
 from deltactl.log.commits.file_actions import decoded_names
 from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.file_stores import FileStores
 from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers, WideHashes
@@ -29,7 +30,7 @@ from deltactl.operations.check.findings import Findings
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector, unique_ids
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import FileInfo
 from deltactl.units import format_count
 
 VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
@@ -85,14 +86,16 @@ def check_vector_file(
     return True
 
 
-def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: Findings) -> Vector:
+def check_vector(
+    stores: FileStores, file: DataFile, num_rows: int | None, findings: Findings
+) -> Vector:
     """Decode a file's vector, and compare it with the log and the file's rows."""
     vector = file.deletion_vector
     if vector is None:
         return NO_VECTOR
     named, what = _name_vector(vector, file.path)
     try:
-        bitmap = load_deletion_vector(store, vector, count=False)
+        bitmap = load_deletion_vector(stores.of(named), vector, count=False)
     except (DataFileError, CorruptLogError) as error:
         findings.add("VECTOR_UNREADABLE", f"{what} cannot be read: {error.message}", file=named)
         return BROKEN_VECTOR

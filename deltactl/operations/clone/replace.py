@@ -20,7 +20,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    warn_of_vacuum,
+    warn_of_limits,
     with_clone_note,
 )
 from deltactl.operations.clone.sync import Update, compare, ensure_may_remove, ensure_may_write
@@ -54,7 +54,7 @@ def replace_clone(
     if update.is_empty:
         return dataclasses.replace(report, version_after=current.version)
     ensure_addresses(source_log.store)
-    warn_of_vacuum(context)
+    warn_of_limits(target, plan, context)
     ensure_may_remove(update)
     if dry_run:
         ensure_present(source_log, snapshot, plan, context)

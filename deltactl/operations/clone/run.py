@@ -38,7 +38,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    warn_of_vacuum,
+    warn_of_limits,
     with_clone_note,
 )
 from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
@@ -113,7 +113,7 @@ def clone_table(
     report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
     if not options.deep:
         ensure_addresses(source)
-        warn_of_vacuum(context)
+        warn_of_limits(target, plan, context)
     if dry_run:
         if not options.deep:
             ensure_present(source_log, snapshot, plan, context)

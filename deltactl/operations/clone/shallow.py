@@ -41,13 +41,20 @@ from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp
 
 
-def warn_of_vacuum(context: RunContext) -> None:
-    """Warn of actions that break a shallow clone."""
+def warn_of_limits(target: Store, plan: ClonePlan, context: RunContext) -> None:
+    """Warn of actions that break a shallow clone, and of those that it does not allow."""
     context.warn(
         "a shallow clone needs the files of its source. If a tool other than deltactl vacuums the "
         f"source, the clone may become unreadable. {option('deep', True)} creates an independent "
         "table"
     )
+    try:
+        target.real_names(_list_directories(plan))
+    except StorageError:
+        context.warn(
+            "deltactl cannot optimize or vacuum this clone, because its files are on another kind "
+            f"of storage; use {option('deep', True)} to get a table that it can"
+        )
 
 
 def ensure_addresses(source: Store) -> None:

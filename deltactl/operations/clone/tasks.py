@@ -5,9 +5,9 @@ Runs on any engine: a task is a small picklable value, and the worker opens the 
 
 from __future__ import annotations
 
-import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -28,6 +28,7 @@ from deltactl.errors import (
     Warn,
     first_line,
 )
+from deltactl.log.file_stores import FileStores
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import cut_files
@@ -37,7 +38,7 @@ from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_
 from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.storage.copying import FileToCopy, copy_file, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many
 from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
@@ -104,20 +105,20 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         StorageError: a store failed; files that were copied stay.
     """
     source = refuse_changes(open_store(spec.source_uri, spec.source_options))
+    stores = FileStores(source, spec.source_options)
     target = open_existing(spec.target_uri, spec.target_options)
     may_exist = attempt > 0 or not spec.is_fresh
-    facts, elsewhere = find_files(source, [name for name in task.sources if is_placed(name)])
+    facts, errors = stores.find([name for name in task.sources if is_placed(name)])
+    if errors:
+        raise next(iter(errors.values()))
     there = find_files(target, task.targets)[0] if may_exist else {}
     problems: dict[str, str] = {}
     wanted: list[FileToCopy] = []
-    outside: list[FileToCopy] = []
     times: list[int] = []
     replaced: list[str] = []
     rows = zip(task.sources, task.targets, task.sizes, task.times, strict=True)
     for name, new_name, size, before_ms in rows:
         info = facts.get(name)
-        if name in elsewhere:
-            (info,) = _open_elsewhere(name, spec).stat_many([posixpath.basename(name)])
         problem = _find_problem(name, info, size)
         times.append(0 if info is None else info.modified_ms)
         if info is None or problem is not None:
@@ -139,15 +140,14 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
                 and not _is_later(found.modified_ms, info.modified_ms)
             )
         ):
-            file = FileToCopy(name, new_name, info.size_bytes)
-            (outside if name in elsewhere else wanted).append(file)
+            wanted.append(FileToCopy(name, new_name, info.size_bytes))
     # A copy may be the only good one. Vectors, whose sizes are not known, have no footer.
     sized = {name for name, size in zip(task.sources, task.sizes, strict=True) if size is not None}
     damaged = {
         file.source_path: damage
-        for file in (*wanted, *outside)
+        for file in wanted
         if there.get(file.target_path) is not None and file.source_path in sized
-        if (damage := _find_damage(file, source, spec, is_elsewhere=file in outside)) is not None
+        if (damage := _find_damage(file, stores.of(file.source_path), spec)) is not None
     }
     problems |= damaged
     if damaged:
@@ -155,21 +155,19 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     try:
         if not spec.only_checks:
             # Only this run writes to the target; an existing name has a file of another size.
-            copy_many(source, wanted, target, replace=True, count_bytes=find_byte_counter())
-            _copy_from_elsewhere(outside, target, spec)
+            _copy_from_each(stores, wanted, target)
     except ObjectNotFoundError:
-        gone = _find_gone(source, wanted)
+        gone = _find_gone(stores, wanted)
         if not gone:
             raise
         return CopyResult(problems={**problems, **gone})
-    copied = [*wanted, *outside]
-    kept = len(task.sources) - len(problems) - len(replaced) - len(copied)
+    kept = len(task.sources) - len(problems) - len(replaced) - len(wanted)
     return CopyResult(
         task.first,
         tuple(times),
         tuple(replaced),
-        len(copied),
-        sum(file.size_bytes for file in copied),
+        len(wanted),
+        sum(file.size_bytes for file in wanted),
         kept,
         problems,
     )
@@ -196,22 +194,28 @@ def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | N
     return None
 
 
-def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
+def _copy_from_each(stores: FileStores, files: list[FileToCopy], target: Store) -> None:
+    """Copy the files of each store together."""
+    groups: dict[int, list[FileToCopy]] = defaultdict(list)
+    for file in files:
+        groups[id(stores.of(file.source_path))].append(file)
+    for group in groups.values():
+        source = stores.of(group[0].source_path)
+        copy_many(source, group, target, replace=True, count_bytes=find_byte_counter())
+
+
+def _find_gone(stores: FileStores, files: list[FileToCopy]) -> dict[str, str]:
     """Return the files that were removed after the check."""
-    facts, _ = find_files(source, [file.source_path for file in files])
+    facts, _ = stores.find([file.source_path for file in files])
     return {name: _MISSING for name, info in facts.items() if info is None}
 
 
-def _find_damage(
-    file: FileToCopy, source: Store, spec: CopySpec, *, is_elsewhere: bool
-) -> str | None:
+def _find_damage(file: FileToCopy, source: Store, spec: CopySpec) -> str | None:
     """Return why a data file is not a readable Parquet file.
 
     The footer is read; in the run of checks before copies are replaced, also all values.
     """
     name = file.source_path
-    if is_elsewhere:
-        source, name = _open_elsewhere(name, spec), posixpath.basename(name)
     try:
         broken = find_broken_footers([parse_footer(source, name, file.size_bytes)])
     except DataFileError as error:
@@ -235,17 +239,6 @@ def _find_undecodable(source: Store, name: str) -> str | None:
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be decoded: {first_line(error)}"
     return None
-
-
-def _open_elsewhere(name: str, spec: CopySpec) -> Store:
-    """Open the directory of a file on another kind of storage than the source."""
-    return refuse_changes(open_store(posixpath.dirname(name), spec.source_options))
-
-
-def _copy_from_elsewhere(files: Sequence[FileToCopy], target: Store, spec: CopySpec) -> None:
-    for file in files:
-        source, last = _open_elsewhere(file.source_path, spec), posixpath.basename(file.source_path)
-        copy_file(source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import os
 from urllib.parse import quote, unquote_to_bytes
 
 from deltactl.errors import StorageError
-from deltactl.storage.names import parse_scheme
+from deltactl.storage.names import ONE_STORAGE_HINT, parse_scheme
 
 
 def path_to_uri(path: str) -> str:
@@ -38,8 +38,7 @@ def strip_file_scheme(name: str) -> str:
     if scheme != "file":
         raise StorageError(
             f"{name!r} is not a local file, but the table is on local storage",
-            hint="Run deltactl on the table whose directory contains this file. deltactl cannot "
-            "read a table whose files are on several kinds of storage.",
+            hint=ONE_STORAGE_HINT,
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):

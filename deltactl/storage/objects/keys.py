@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error
 from deltactl.storage.names import (
+    ONE_STORAGE_HINT,
     is_absolute_name,
     is_plain_name,
     parse_scheme,
@@ -58,8 +59,7 @@ class ObjectKeys:
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
                 f"{name!r} is on another kind of storage than the table {self.uri}",
-                hint="Run deltactl on the table whose directory contains this file. deltactl "
-                "cannot read a table whose files are on several kinds of storage.",
+                hint=ONE_STORAGE_HINT,
             )
         with self.mapped("read", name):
             return self._service.key_of(name)

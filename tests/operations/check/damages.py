@@ -232,6 +232,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("REMOVE_MISSED", "removed by path", remove_by_path_alone),
     ("FILE_MISSING", "lost", deleting(second)),
     ("FILE_SIZE", "longer", lengthen_a_file),
+    ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),
     ("FILE_UNREADABLE", "torn", rewriting(second, lambda data: data[:-4] + b"oops")),
     ("STATS_ROWS", "a row too many", lying(numRecords=9)),
     ("STATS_NULLS", "no null", lying(nullCount={"name": 0})),

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl import convert
+from deltactl import CloneOptions, Table, convert
 from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import InterruptedRunError, StorageError, UsageError
+from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files
@@ -23,6 +23,7 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
@@ -123,13 +124,46 @@ def test_few_files_among_many_are_asked_for() -> None:
     assert store.names["stat_many"] == [*wanted, "d/nothing"]
 
 
-def test_files_on_other_storage_are_a_note() -> None:
+def test_files_on_storage_that_cannot_be_opened_are_findings() -> None:
     builder = table()
-    edit_action(builder, 2, "add", path="s3://elsewhere/f.parquet")
+    edit_action(builder, 2, "add", path="nowhere://x/f.parquet")
     report = check(builder.store)
-    assert report.is_sound
-    assert "s3://elsewhere/f.parquet" in report.notes[0]
+    assert codes(report) == ["FILE_UNCHECKED"]
+    assert report.findings["file"].to_pylist() == ["nowhere://x/f.parquet"]
     assert report.counts.num_checked == 2
+
+
+def clone_elsewhere(tmp_path: Path) -> tuple[Store, Store]:
+    """A table with deletion vectors, and a shallow clone of it on a disk.
+
+    The directories of partitions have escapes in their names.
+    """
+    builder = new_table(
+        Column("id"), Column("p", "string"), partition_by=["p"], features=["deletionVectors"]
+    )
+    path, _ = builder.append([{"p": "a:b", "id": n} for n in (1, 2)], [{"p": "%41 c", "id": 3}])
+    builder.delete_rows(path, [0])
+    target = Table(tmp_path, warn=ignore_warning)
+    Table(builder.store.uri, warn=ignore_warning).clone(target, CloneOptions(deep=False))
+    return builder.store, LocalStore(str(tmp_path))
+
+
+def test_files_on_other_storage_are_checked(tmp_path: Path) -> None:
+    source, clone = clone_elsewhere(tmp_path)
+    report = check(clone, **DEEP)
+    assert (codes(report), report.notes) == ([], ())
+    assert (report.counts.num_checked, report.counts.num_vectors) == (2, 1)
+    names = [name for batch in source.walk() for name in batch]
+    (vector,) = (name for name in names if name.endswith(".bin"))
+    first, second = sorted(name for name in names if name.endswith(".parquet"))
+    data = source.read(first)
+    source.put(first, data[:4] + bytes(len(data) - 12) + data[-8:])
+    assert "FILE_UNREADABLE" in codes(check(clone, **DEEP))
+    source.put(first, data[1:])
+    source.delete_many([vector, second])
+    report = check(clone)
+    assert codes(report) == ["FILE_MISSING", "FILE_SIZE", "VECTOR_MISSING"]
+    assert not report.is_sound
 
 
 def test_a_store_that_fails_is_an_error_and_no_finding() -> None:

@@ -16,6 +16,7 @@ from deltactl.errors import (
     CommitDamagedError,
     ConflictError,
     DataFileError,
+    DeltactlError,
     InterruptedRunError,
     LeaseHeldError,
     SafetyError,
@@ -227,6 +228,29 @@ def test_a_source_that_is_a_shallow_clone(deep: bool) -> None:
         # The owner of the files keeps them for the second clone too.
         assert {note.clone_uri for note in read_notes(builder.store)} == {middle.uri, target.uri}
         assert read_notes(middle) == ()  # the target uses none of its files
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["to-disk", "from-disk"])
+def test_a_shallow_clone_on_another_kind_of_storage(tmp_path: Path, is_local: bool) -> None:
+    disk, memory, copy = LocalStore(f"{tmp_path}/%41"), fresh_store(), LocalStore(f"{tmp_path}/b")
+    source, target = (memory, disk) if is_local else (disk, memory)
+    builder = with_vectors().copy_to(source)
+    warnings: list[str] = []
+    clone(source, target, deep=False, warnings=warnings)
+    assert sum("cannot optimize or vacuum this clone" in text for text in warnings) == 1
+    with pytest.raises(DeltactlError) as optimized:
+        Table("x", store=target).optimize()
+    with pytest.raises(DeltactlError) as vacuumed:
+        Table("x", store=target).vacuum()
+    for caught in (optimized, vacuumed):
+        assert "`deltactl clone TABLE NEW --deep`" in (caught.value.hint or "")
+    clone(target, copy)
+    warnings.clear()
+    clone(copy, LocalStore(f"{tmp_path}/c"), deep=False, warnings=warnings)
+    assert not any("cannot optimize" in text for text in warnings)
+    assert Table("x", store=copy).optimize().version_after == 1
+    Table("x", store=copy).vacuum()
+    assert ids(copy) == ids(builder.store)
 
 
 def test_row_ids_stay_unique() -> None:
