@@ -70,10 +70,8 @@ class FileStores:
         except (StorageError, UsageError) as error:
             if error.retryable:
                 raise
-            if len(names) == 1:
-                errors[names[0]] = error
-                return {}
-        return {key: info for name in names for key, info in self._stat([name], errors).items()}
+            errors.update(dict.fromkeys(names, error))
+            return {}
 
 
 def _find_bucket(name: str) -> str:
