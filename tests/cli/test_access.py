@@ -206,20 +206,14 @@ def test_storage_that_does_not_let_us_in(
     ],
 )
 def test_a_profile_that_is_not_valid(
-    config: str,
-    says: str,
-    clean: dict[str, str],
-    cli: RunCli,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    config: str, says: str, clean: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "config").write_text(f"[profile p]\n{config}\n")
-    environ = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_PROFILE": "p"}
-    for name, value in {**clean, **environ}.items():
-        monkeypatch.setenv(name, value)
-    ran = cli("describe-detail", "s3://b/t", "--log-format", "json")
-    said = json.loads(ran.err)
-    assert (ran.code, said["code"]) == (8, "CREDENTIALS_REFUSED")
+    environ = {**clean, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_PROFILE": "p"}
+    # In a process of its own: a process keeps the connection that it made before.
+    code, lines = _run(["describe-detail", "s3://b/t", "--log-format", "json"], environ)
+    (said,) = map(json.loads, lines)
+    assert (code, said["code"]) == (8, "CREDENTIALS_REFUSED")
     assert says in said["message"]
     assert "Correct the credentials" in said["hint"]
 
