@@ -24,7 +24,7 @@ from deltactl.storage.file_copies import (
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 
-__all__ = ["CopiedFile", "FileToCopy", "copy_file", "copy_many"]
+__all__ = ["CopiedFile", "FileToCopy", "copy_many"]
 
 _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
@@ -41,20 +41,6 @@ class FileToCopy:
     source_path: str
     target_path: str
     size_bytes: int
-
-
-def copy_file(
-    source: Store,
-    source_path: str,
-    target: Store,
-    target_path: str,
-    *,
-    size_bytes: int,
-    replace: bool = False,
-) -> CopiedFile:
-    """Copy one file; see ``copy_many``, which is faster for many files."""
-    files = [FileToCopy(source_path, target_path, size_bytes)]
-    return copy_many(source, files, target, replace=replace)[0]
 
 
 def copy_many(

@@ -11,8 +11,9 @@ from urllib.parse import unquote
 import pytest
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError, StorageError
-from deltactl.storage.copying import FileToCopy, copy_file, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many
 from deltactl.storage.store import Store
+from tests.support.copying import copy_file
 
 STRANGE_NAMES = (
     "a b.parquet",

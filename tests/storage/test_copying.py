@@ -8,12 +8,13 @@ import pytest
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.storage import copying
-from deltactl.storage.copying import FileToCopy, copy_file, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many
 from deltactl.storage.file_copies import CopiedFile, FileCopy, StoredFacts
 from deltactl.storage.local import whole_copies
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from tests.support.copying import copy_file
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 

@@ -12,7 +12,7 @@ from deltactl.clock import SystemClock
 from deltactl.errors import StorageError
 from deltactl.operations.leases import Holder
 from deltactl.operations.uploads import UploadingRun, note_uploads
-from deltactl.storage.copying import FileToCopy, copy_file, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.network.counts import Requests, requests_sent
 from deltactl.storage.objects import part_writer
@@ -20,6 +20,7 @@ from deltactl.storage.objects import s3 as s3_service
 from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from tests.support.copying import copy_file
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
 
