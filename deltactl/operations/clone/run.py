@@ -48,7 +48,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import DAY_MS, format_count
 
 __all__ = ["CloneOptions", "ClonePlan", "CloneReport", "clone_table"]
 
@@ -91,7 +91,9 @@ def clone_table(
             target_log,
             options,
             context,
-            spec=replace(_spec(source_log, target_log, is_fresh=False), replaces=options.full),
+            spec=replace(
+                _spec(source_log, target_log, context, is_fresh=False), replaces=options.full
+            ),
             dry_run=dry_run,
         )
     if target_log.exists and options.replace:
@@ -149,7 +151,7 @@ def _make_deep(
             if is_fresh:
                 target.delete_many([PROGRESS_FILE])
             raise
-        spec = _spec(source_log, target_log, is_fresh=is_fresh)
+        spec = _spec(source_log, target_log, context, is_fresh=is_fresh)
         with noticing_loss(source_log, snapshot):
             files = AddedFiles(target, context.clock)
             copied = copy_all(source_log.store, target, plan.copies, spec, context)
@@ -175,9 +177,14 @@ def _make_plan(
     return snapshot, plan_clone(snapshot, options, clock.new_id(), clock.now_ms())
 
 
-def _spec(source: DeltaLog, target: DeltaLog, *, is_fresh: bool) -> CopySpec:
+def _spec(source: DeltaLog, target: DeltaLog, context: RunContext, *, is_fresh: bool) -> CopySpec:
     return CopySpec(
-        source.uri, target.uri, is_fresh, source.storage_options, target.storage_options
+        source.uri,
+        target.uri,
+        is_fresh,
+        context.clock.now_ms() + DAY_MS,
+        source.storage_options,
+        target.storage_options,
     )
 
 

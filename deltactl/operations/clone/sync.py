@@ -46,12 +46,13 @@ from deltactl.operations.restored_state import (
     restored_state,
 )
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.trusted_time import planning_now
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import DAY_MS, format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def sync_clone(
         lambda: _plan(source_log, target_log, options, now_ms)
     )
     plan, before = update.plan, update.current.version
+    proven_ms = planning_now(target_log, update.current, context, now_ms)
+    spec = replace(spec, until_ms=proven_ms + DAY_MS)
     report = update.report(target, context, dry_run=dry_run)
     if not update.is_empty:
         ensure_may_remove(update)

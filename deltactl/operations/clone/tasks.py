@@ -57,6 +57,7 @@ class CopySpec:
     """The values that all batches share. ``is_fresh``: the target had no files at the start.
 
     ``replaces``: also copy files that were replaced in the source after they were copied.
+    ``until_ms``: a day after the run began; a copy with a later time has that of a wrong clock.
     ``only_checks``: find the problems of the source files, decode those that would replace a copy,
     and count what would be copied.
     """
@@ -64,6 +65,7 @@ class CopySpec:
     source_uri: str
     target_uri: str
     is_fresh: bool
+    until_ms: int
     source_options: Mapping[str, str] = field(repr=False)
     target_options: Mapping[str, str] = field(repr=False)
     replaces: bool = False
@@ -137,7 +139,7 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
             or (
                 before_ms is None
                 and size is not None
-                and not _is_later(found.modified_ms, info.modified_ms)
+                and not _is_later(found.modified_ms, info.modified_ms, spec.until_ms)
             )
         ):
             wanted.append(FileToCopy(name, new_name, info.size_bytes))
@@ -180,10 +182,10 @@ def _is_same_time(before_ms: int, now_ms: int) -> bool:
     return before_ms // 1000 == now_ms // 1000
 
 
-def _is_later(copy_ms: int, source_ms: int) -> bool:
+def _is_later(copy_ms: int, source_ms: int, until_ms: int) -> bool:
     """Return whether a copy is later than its source, so that it has what the source has now."""
     unit = 1 if copy_ms % 1000 and source_ms % 1000 else 1000
-    return copy_ms // unit > source_ms // unit
+    return source_ms // unit < copy_ms // unit and copy_ms <= until_ms
 
 
 def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:

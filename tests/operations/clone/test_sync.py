@@ -25,13 +25,15 @@ from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from deltactl.units import DAY_MS
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.operations.clone.test_run import clone, contents, ids, names, with_vectors
 from tests.support.checkpoints import memory_of
 from tests.support.forwarding import ForwardingStore
+from tests.support.history_logs import set_time
 from tests.support.restores import bodies, memory_table, restore
 from tests.support.stores import MemoryStore, fresh_store
-from tests.support.table_builder import Column, TableBuilder, commit_path
+from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
 
 
 def sync(source: Store, target: Store, **options: Any) -> Any:
@@ -437,6 +439,30 @@ def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() ->
     source.set_modified(path, 1_700_000_000_165)
     assert sync(source, target, full=True).files_copied == 1
     assert target.read(path) == source.read(path) != copied
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_time_of_a_copy_by_a_clock_that_was_ahead_counts_for_nothing(
+    tmp_path: Path, is_local: bool
+) -> None:
+    """The copy is older than the replaced source file. On a disk, the run has the wrong clock."""
+    builder = TableBuilder(tmp_path / "source", [Column("id")])
+    (path,) = builder.append([{"id": 1}])
+    target: Any = LocalStore(str(tmp_path / "target")) if is_local else fresh_store()
+    sync(builder.store, target)
+    remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
+    target.put(commit_path(1), json.dumps({"remove": remove}).encode())
+    copied = target.read(path)
+    (tmp_path / "source" / path).write_bytes(rewritten(copied))
+    set_time(tmp_path / "source" / path, START_MS)
+    if is_local:  # this run's clock is an hour after START_MS
+        set_time(tmp_path / "target" / path, START_MS + 1_800_000)
+        for commit in (tmp_path / "target/_delta_log").iterdir():
+            set_time(commit, START_MS - 40 * DAY_MS)
+    else:
+        target.set_modified(path, START_MS + 40 * DAY_MS)
+    assert sync(builder.store, target, full=True).files_copied == 1
+    assert target.read(path) == (tmp_path / "source" / path).read_bytes() != copied
 
 
 @pytest.mark.parametrize("is_live", [True, False])
