@@ -457,11 +457,14 @@ class Model:
 
     def accept_killed(self, run: Run) -> None:
         """A run was killed after its commit, and cannot say what another vacuum took before."""
+        spelled = str.casefold if self._world.space.folds else str
+        vacuumed = {spelled(path) for path in run.vacuumed}
         for place, table in self.tables.items():
             states = self._world.reader.states(place)
             for version in table.versions.keys() & states.keys():
                 is_own = f"{place}/{LOG}/{version:020d}.json" in run.commits
-                if is_own and self.missing(place, states[version]) & run.vacuumed:
+                missing = {spelled(path) for path in self.missing(place, states[version])}
+                if is_own and missing & vacuumed:
                     self.is_over = True
 
     def allow_cleanup(self, planned: Mapping[str, int] | None = None) -> dict[str, int]:
