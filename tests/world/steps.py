@@ -134,7 +134,8 @@ def _put(
 ) -> None:
     """Put a version right after a run has put one, whether it is the same or not.
 
-    Who takes longer than the retention gives up: a vacuum may have taken the files.
+    Who takes longer than the retention gives up: a vacuum may have taken the files. So does the
+    second of two writers: the first may have written a checkpoint.
     """
     world.model.sync_all()
     place, version = writer.place, writer.state.version + 1
@@ -143,7 +144,7 @@ def _put(
     if world.now_ms - began_ms >= table.file_retention_ms - world.model.slack_ms:
         return
     latest = table.latest
-    if latest == version and path in run.commits:
+    if latest == version and path in run.commits and run.replaced != path:
         world.model.forget_latest(place)
         run.replaced = path
     elif latest != version - 1:
