@@ -27,7 +27,7 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -288,7 +288,7 @@ def _find_kept_elsewhere(
         try:
             root = _find_root(store, folder)
             if root is not None:
-                source = open_store(root, storage_options)
+                source = open_directory(root, storage_options)
                 inner = {path.removeprefix(f"{root}/"): path for path in paths}
                 inner_gone = {name for name, path in inner.items() if path in gone}
                 kept = _find_kept(source, list(inner), inner_gone)

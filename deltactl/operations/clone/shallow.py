@@ -36,7 +36,7 @@ from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_local_uri, parse_scheme
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp
 
@@ -294,7 +294,7 @@ def _open_owner(directory: str, context: RunContext) -> tuple[str, Store] | None
     """Return the nearest table that contains a directory: its address in the log, and store."""
     while directory.strip("/"):
         try:
-            store = open_store(directory, context.storage_options)
+            store = open_directory(directory, context.storage_options)
             if has_log(store):
                 return directory, store
         except DeltactlError:

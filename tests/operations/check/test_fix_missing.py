@@ -244,7 +244,7 @@ def quarantined(root: Path) -> tuple[TableBuilder, str, str | None]:
 @pytest.mark.parametrize("is_clone", [False, True])
 def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) -> None:
     """The quarantine of the table, or that of the table whose files a shallow clone has."""
-    root = tmp_path / "a table"
+    root = tmp_path / "a table, 100%25"
     builder, lost, _ = quarantined(root)
     assert not (root / lost).exists()
     adds = bodies(builder.store, 1, "add")
