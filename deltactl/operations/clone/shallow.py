@@ -17,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import has_log
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.clone.places import are_on_other_servers
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import (
@@ -30,7 +31,7 @@ from deltactl.operations.clone_notes import (
     write_note,
 )
 from deltactl.operations.leases import list_leases
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, list_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
@@ -72,16 +73,57 @@ def ensure_addresses(source: Store) -> None:
         )
 
 
+def open_as_reader(source: DeltaLog, target: DeltaLog) -> DeltaLog:
+    """Return the log of the source, opened with the storage options of the clone.
+
+    So do the readers of the clone open the files.
+
+    Raises:
+        SafetyError: with these options, the address of the source is on another server.
+        StorageError, UsageError: the storage cannot be opened with these options.
+    """
+    options = target.storage_options
+    if options == source.storage_options:
+        return source
+    reader = DeltaLog.open(source.uri, options, warn=source.warn, read_only=True)
+    if are_on_other_servers(source.store, reader.store):
+        raise SafetyError(
+            f"with the storage options of the clone, {source.uri} is on another server, so the "
+            "clone could not read its files",
+            hint=_give_same_options(),
+        )
+    return reader
+
+
+def _give_same_options() -> str:
+    return (
+        f"Use {option('deep', True)}, which copies the files. Or give source and clone the same "
+        f"{option('storage_options')}."
+    )
+
+
 def ensure_present(
-    source: DeltaLog, snapshot: Snapshot, plan: ClonePlan, context: RunContext
+    source: DeltaLog, reader: DeltaLog, snapshot: Snapshot, plan: ClonePlan, context: RunContext
 ) -> None:
     """Refuse to refer to files that do not exist, or that have another size than in the log.
 
+    ``reader`` opens them as readers of the clone do; see ``open_as_reader``.
+
     Raises:
         DataFileError: the message lists them.
+        SafetyError: they exist, but not for the readers of the clone.
         NotATableError, ConflictError, StorageError: the source was deleted, replaced or moved.
     """
-    missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
+    batches = [plan.files.select(PRESENCE_COLUMNS)]
+    missing = find_missing(reader.store, batches, context.of_log(reader), everywhere=True)
+    own = missing
+    if missing and reader is not source:
+        own = find_missing(source.store, batches, context.of_log(source), everywhere=True)
+    if own != missing:
+        raise SafetyError(
+            f"with the storage options of the clone, {list_missing(missing)} cannot be read",
+            hint=_give_same_options(),
+        )
     if missing:
         # By their names in the source, as the journals of vacuums have them.
         root = f"{plan.source_uri}/"
@@ -185,6 +227,7 @@ def with_clone_note(
     Yield the notes; none unless ``leave``. ``version`` is the version of the clone that is
     committed in the context. If none is committed, delete the notes of a new clone; one that
     existed still needs them. Otherwise warn of the notes of earlier clones at the address.
+    ``context`` has the storage options of the source.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.

@@ -251,6 +251,9 @@ def test_a_shallow_clone_on_another_kind_of_storage(tmp_path: Path, is_local: bo
     assert Table("x", store=copy).optimize().version_after == 1
     Table("x", store=copy).vacuum()
     assert ids(copy) == ids(builder.store)
+    source.delete_many([name for name in names(source) if name.endswith(".bin")])
+    with pytest.raises(DataFileError, match="does not exist"):
+        clone(target, LocalStore(f"{tmp_path}/d"), deep=False)
 
 
 def test_row_ids_stay_unique() -> None:
