@@ -6,7 +6,9 @@ omits them would remove all rows of a shallow clone.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +28,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_names
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
 from deltactl.storage.names import is_absolute_name, is_local_uri
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_directory, open_store
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 
@@ -275,6 +277,55 @@ def look_up(store: Store, spec: PresenceSpec, task: PresenceTask) -> PresenceRes
             least = "at least " if task.at_least else ""
             problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
     return PresenceResult(problems, elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Another table that has files of a table: their absolute names, by their names in it."""
+
+    store: Store
+    names: Mapping[str, str]
+
+
+def find_owners(
+    names: Iterable[str], storage_options: Mapping[str, str]
+) -> tuple[list[Owner], dict[str, str]]:
+    """Return the tables of files with absolute names, and why the tables of others are not known.
+
+    Other names are ignored, and files that are in no table.
+    """
+    stores: dict[str, Store] = {}
+    owned: dict[str, dict[str, str]] = defaultdict(dict)
+    unknown: dict[str, str] = {}
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in filter(is_absolute_name, names):
+        folders[posixpath.dirname(name)].append(name)
+    for folder, paths in folders.items():
+        root = next((it for it in stores if f"{folder}/".startswith(f"{it}/")), None)
+        try:
+            opened = None if root else open_owner(folder, storage_options)
+        except DeltactlError as error:
+            unknown |= dict.fromkeys(paths, error.message)
+            continue
+        if opened is not None:
+            root, stores[opened[0]] = opened[0], refuse_changes(opened[1])
+        if root is not None:
+            owned[root] |= {path.removeprefix(f"{root}/"): path for path in paths}
+    return [Owner(stores[root], own) for root, own in owned.items()], unknown
+
+
+def open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str, Store] | None:
+    """Return the nearest table that contains a directory: its absolute name, and its store.
+
+    Raises:
+        StorageError, UsageError: a directory cannot be opened or listed.
+    """
+    while is_absolute_name(directory) and directory.strip("/"):
+        store = open_directory(directory, storage_options)
+        if has_log(store):
+            return directory, store
+        directory = posixpath.dirname(directory)
+    return None
 
 
 def find_away_refusal(store: Store, missing: Iterable[Missing]) -> SafetyError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 import socket
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,6 @@ import pyarrow.compute as pc
 from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.table_probe import has_log
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone.places import are_on_other_servers
 from deltactl.operations.clone.plan import ClonePlan
@@ -31,13 +29,18 @@ from deltactl.operations.clone_notes import (
     write_note,
 )
 from deltactl.operations.leases import list_leases
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing, list_missing
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    Missing,
+    find_missing,
+    list_missing,
+    open_owner,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_local_uri, parse_scheme
-from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp
 
@@ -129,7 +132,7 @@ def ensure_present(
         root = f"{plan.source_uri}/"
         named = tuple(replace(it, path=it.path.removeprefix(root)) for it in missing)
         CommitBase.of(snapshot).ensure_same_table(source)
-        raise explain_missing(snapshot.store, named, context.warn)
+        raise explain_missing(snapshot.store, named, source.storage_options, context.warn)
 
 
 def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> None:
@@ -307,7 +310,9 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
     for directory in outside:
         if any(_is_below(directory, root) for root in owners):
             continue
-        store = _open_owner(directory, context)
+        store = None
+        with suppress(DeltactlError):
+            store = open_owner(directory, context.storage_options)
         if store is None:
             lost += 1
         else:
@@ -331,16 +336,3 @@ def _list_directories(plan: ClonePlan) -> list[str]:
 
 def _is_below(directory: str, root: str) -> bool:
     return directory == root or directory.startswith(f"{root}/")
-
-
-def _open_owner(directory: str, context: RunContext) -> tuple[str, Store] | None:
-    """Return the nearest table that contains a directory: its address in the log, and store."""
-    while directory.strip("/"):
-        try:
-            store = open_directory(directory, context.storage_options)
-            if has_log(store):
-                return directory, store
-        except DeltactlError:
-            return None
-        directory = posixpath.dirname(directory)
-    return None

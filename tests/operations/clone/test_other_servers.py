@@ -34,10 +34,10 @@ def ids(table: Table) -> list[int]:
 
 def open_both(servers: tuple[ObjectServer, ...], name: str) -> tuple[TableBuilder, Table, Table]:
     """A table on the first server, and the same address on the second one."""
-    tables = [Table(f"{it.bucket}/{name}", it.options, warn=lambda _: None) for it in servers]
-    builder = TableBuilder(open_store(tables[0].uri, servers[0].options), [Column("id")])
+    old, new = (Table(f"{it.bucket}/{name}", it.options, warn=lambda _: None) for it in servers)
+    builder = TableBuilder(open_store(old.uri, servers[0].options), [Column("id")])
     builder.append([{"id": 1}], [{"id": 2}])
-    return builder, *tables
+    return builder, old, new
 
 
 def test_a_deep_clone_to_the_same_address_on_another_server(
