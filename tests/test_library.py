@@ -128,7 +128,8 @@ def test_integers_of_other_types_are_versions(table: Table, kind: Any) -> None:
     assert type(RestoreOptions(version=one).version) is int
     assert table.restore(version=one, dry_run=True).plan.target_version == 1
     table.vacuum(keep_versions=[one], dry_run=True)
-    for wrong in (np.True_, np.float64(1), np.array([1, 2])):
+    wrongs: list[Any] = [np.True_, np.float64(1), np.array([1, 2])]
+    for wrong in wrongs:
         with pytest.raises(UsageError, match="version must be int or None"):
             table.scan(version=wrong)
 
