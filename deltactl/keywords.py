@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 from deltactl.errors import UsageError
 from deltactl.option_fields import METADATA
 from deltactl.suggest import find_nearest, without_risky
-from deltactl.value_types import ensure_type
+from deltactl.value_types import ensure_type, to_int
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ def build_options(kind: type[T], options: T | None, keywords: Mapping[str, Any])
 
 
 def _convert(keyword: str, value: Any, hint: Any) -> Any:
+    value = to_int(value, argument_type(hint))
     ensure_type(keyword, value, argument_type(hint))
     convert = find_converter(hint)
     if value is None or convert is None:

@@ -25,7 +25,7 @@ from typing import (
 
 from deltactl.errors import UsageError
 from deltactl.option_names import option
-from deltactl.value_types import ensure_type
+from deltactl.value_types import ensure_type, to_int
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,7 +110,10 @@ def ensure_declared(options: Any) -> None:
     hints = _hints(cast("Any", type(options)))
     for each in fields(options):
         about: Option | None = each.metadata.get(METADATA)
-        value = getattr(options, each.name)
+        given = getattr(options, each.name)
+        value = to_int(given, hints[each.name])
+        if value is not given:
+            object.__setattr__(options, each.name, value)
         ensure_type(each.name, value, hints[each.name])
         if about is None or value is None:
             continue

@@ -21,7 +21,7 @@ from deltactl.storage.names import is_local_uri, is_table_name
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import to_timestamp_ms
-from deltactl.value_types import ensure_type
+from deltactl.value_types import ensure_type, to_int
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -199,6 +199,7 @@ class Table:
         Raises:
             DeltactlError: the table or version does not exist, or the log is not valid.
         """
+        version = to_int(version, int | None)
         ensure_type("version", version, int | None)
         ensure_type("timestamp", timestamp, datetime | str | None)
         if version is not None and timestamp is not None:
@@ -280,6 +281,7 @@ class Table:
         """
         from deltactl.operations.history.diff import diff_versions
 
+        first, last = to_int(first, int), to_int(last, int | None)
         ensure_type("first", first, int)
         ensure_type("last", last, int | None)
         return diff_versions(self._log_for(dry_run=True), first, last)
@@ -300,6 +302,7 @@ class Table:
         """
         from deltactl.operations.detail import load_detail
 
+        version = to_int(version, int | None)
         ensure_type("version", version, int | None)
         log = self._log_for(dry_run=True, published_only=True)
         if not layout:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from operator import index
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -25,6 +27,18 @@ def ensure_type(name: str, value: Any, hint: Any) -> None:
         text = type(wrong[0]).__name__ if is_hidden else repr(wrong[0])
         shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
         raise UsageError(f"{name} must be {_describe(hint)}; got {shown}")
+
+
+def to_int(value: Any, hint: Any) -> Any:
+    """Return integers of other types, such as NumPy's, as ``int`` if the type has integers."""
+    if int not in (hint, *get_args(hint)):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(to_int(part, int) for part in value)
+    if not isinstance(value, int):
+        with suppress(TypeError):
+            return index(value)
+    return value
 
 
 def _find_wrong(value: Any, hint: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import deltalake
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -115,6 +116,22 @@ def test_a_wrong_value_names_the_keyword(table: Table) -> None:
         table.optimize(target_bytes="5")
     with pytest.raises(TypeError, match="options must be RestoreOptions, not int"):
         table.restore(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+def test_integers_of_other_types_are_versions(table: Table, kind: Any) -> None:
+    one = kind(1)
+    assert table.scan(version=one).read_all() == table.scan(1).read_all()
+    assert table.detail(one).row == table.detail(1).row
+    assert table.diff(one, kind(2)) == table.diff(1, 2)
+    assert RestoreOptions(version=one) == RestoreOptions(version=1)
+    assert type(RestoreOptions(version=one).version) is int
+    assert table.restore(version=one, dry_run=True).plan.target_version == 1
+    table.vacuum(keep_versions=[one], dry_run=True)
+    wrongs: list[Any] = [np.True_, np.float64(1), np.array([1, 2])]
+    for wrong in wrongs:
+        with pytest.raises(UsageError, match="version must be int or None"):
+            table.scan(version=wrong)
 
 
 PUBLIC = {name: getattr(deltactl, name) for name in deltactl.__all__}

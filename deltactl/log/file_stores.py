@@ -10,7 +10,7 @@ from typing import Final
 
 from deltactl.errors import StorageError, UsageError
 from deltactl.log.find_files import find_files
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_directory
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 
@@ -58,7 +58,7 @@ class FileStores:
         """Return a store for an absolute name; the address of the table is not its root."""
         bucket = _find_bucket(name)
         if bucket not in self._others:
-            opened = open_store(posixpath.dirname(name), self._options)
+            opened = open_directory(posixpath.dirname(name), self._options)
             self._others[bucket] = refuse_changes(opened)
         return self._others[bucket]
 

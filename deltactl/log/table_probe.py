@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
-from urllib.parse import unquote
 
 from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR, TABLE_MARKERS, parse_log_name
 from deltactl.storage.local.uris import path_to_uri
-from deltactl.storage.names import is_local_uri
+from deltactl.storage.names import decode_address
 from deltactl.storage.store import Store
 from deltactl.suggest import find_nearest
 
@@ -70,7 +69,7 @@ def no_table_error(store: Store) -> NotATableError:
         hint = hint or _hint_of_content(store, names)
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
     # A URI is encoded; the names that a store takes are not.
-    if store.stat_many([unquote(where)]) != [None]:
+    if store.stat_many([decode_address(where)]) != [None]:
         return NotATableError(f"{where} is a file, not a Delta table", hint=hint or _GIVE)
     message = f"no Delta table at {where}: the directory is empty or missing"
     return NotATableError(message, hint=hint or _hint_of_place(store))
@@ -81,10 +80,10 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
     inner = (each for each in store.list_directories()[:_MOST_BELOW] if has_log(store, each))
     below = next(inner, None) or next(filter(None, map(find_inner_table, names)), None)
     if below is not None:
-        pattern = shlex.quote(f"{store.uri}/**")
+        root, pattern = decode_address(store.uri), shlex.quote(f"{store.uri}/**")
         return (
-            f"Give one of the tables below it, such as {_quote(f'{_decode(store)}/{below}')}, or "
-            f"the pattern {pattern} for all of them."
+            f"Give one of the tables below it, such as {_quote(f'{root}/{below}')}, or the pattern "
+            f"{pattern} for all of them."
         )
     if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
         return "Use a tool for Iceberg: this is an Iceberg table."
@@ -99,17 +98,13 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
 
 def _hint_of_place(store: Store) -> str:
     """Return the directory that a misspelled address means, if there is one."""
-    parent, _, name = _decode(store).rpartition("/")
+    parent, _, name = decode_address(store.uri).rpartition("/")
     with suppress(StorageError):
         beside = (each.rpartition("/")[2] for each in store.list_directories(parent))
         nearest = find_nearest(name, beside)
         if nearest is not None and has_log(store, f"{parent}/{nearest}"):
             return f"Open the table at {_quote(f'{parent}/{nearest}')}."
     return _GIVE
-
-
-def _decode(store: Store) -> str:
-    return unquote(store.uri) if is_local_uri(store.uri) else store.uri
 
 
 def _quote(address: str) -> str:
@@ -132,7 +127,7 @@ def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | Non
         parent = f"{scheme}{separator}{path}"
         # A user who may list the table need not be allowed to list what is above it.
         with suppress(StorageError):
-            if has_log(store, unquote(parent)):
+            if has_log(store, decode_address(parent)):
                 return parent
     return None
 

@@ -19,15 +19,18 @@ import pyarrow.compute as pc
 from deltactl.errors import ConflictError, DeltactlError, ObjectNotFoundError, SafetyError
 from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.table_probe import has_log
-from deltactl.operations.missing_files import Missing, find_away_refusal, needs_missing
+from deltactl.operations.missing_files import (
+    Missing,
+    find_away_refusal,
+    find_owners,
+    needs_missing,
+)
 from deltactl.operations.vacuum.journal import find_quarantined, quarantine_name
 from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
-from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -90,7 +93,7 @@ def find_lost(
     places, empty = _find_spellings(store, gone, texts)
     num_gone = pc.sum(is_data).as_py() or 0
     places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
-    places |= _find_kept_elsewhere(store, asked, set(gone), storage_options)
+    places |= _find_kept_elsewhere(asked, set(gone), storage_options)
     return LostFiles(files, names, places, empty, num_gone)
 
 
@@ -280,27 +283,17 @@ def _find_kept(store: Store, names: Sequence[str], gone: Set[str]) -> dict[str, 
 
 
 def _find_kept_elsewhere(
-    store: Store, names: Iterable[str], gone: Set[str], storage_options: Mapping[str, str]
+    names: Iterable[str], gone: Set[str], storage_options: Mapping[str, str]
 ) -> dict[str, str]:
     """Return how files of other tables can be restored there: a shallow clone has their names."""
+    owners, unknown = find_owners(names, storage_options)
     places: dict[str, str] = {}
-    for folder, paths in _by_folder(filter(is_absolute, names)).items():
+    for owner in owners:
+        own_gone = {name for name, path in owner.names.items() if path in gone}
         try:
-            root = _find_root(store, folder)
-            if root is not None:
-                source = open_store(root, storage_options)
-                inner = {path.removeprefix(f"{root}/"): path for path in paths}
-                inner_gone = {name for name, path in inner.items() if path in gone}
-                kept = _find_kept(source, list(inner), inner_gone)
-                places |= {inner[name]: place for name, place in kept.items()}
+            kept = _find_kept(owner.store, list(owner.names), own_gone)
+            places |= {owner.names[name]: place for name, place in kept.items()}
         except DeltactlError as error:
-            reason = f"it is not known whether its table can restore it: {error.message}"
-            places |= dict.fromkeys(paths, reason)
-    return places
-
-
-def _find_root(store: Store, folder: str) -> str | None:
-    """Return the root of the table that has a directory; ``None`` if no directory has a log."""
-    while is_absolute(folder) and not has_log(store, folder):
-        folder = folder.rpartition("/")[0]
-    return folder if is_absolute(folder) else None
+            unknown |= dict.fromkeys(owner.names.values(), error.message)
+    reason = "it is not known whether its table can restore it"
+    return places | {path: f"{reason}: {why}" for path, why in unknown.items()}

@@ -6,7 +6,9 @@ omits them would remove all rows of a shallow clone.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,13 +21,14 @@ import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
 from deltactl.errors import CommitDamagedError, DeltactlError, InterruptedRunError, SafetyError
+from deltactl.log.file_stores import FileStores
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.log.table_probe import has_log
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_names
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
 from deltactl.storage.names import is_absolute_name, is_local_uri
-from deltactl.storage.open import open_store
+from deltactl.storage.open import open_directory, open_store
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
 
@@ -50,6 +53,8 @@ def find_missing(
     batches: Iterable[pa.Table],
     context: RunContext,
     sized: pa.ChunkedArray | None = None,
+    *,
+    everywhere: bool = False,
 ) -> tuple[Missing, ...]:
     """Return the data files and vectors that are missing, or whose size differs from the log.
 
@@ -57,19 +62,22 @@ def find_missing(
     of names replaces the requests for files that are not ``sized``.
 
     ``batches`` are live files with ``PRESENCE_COLUMNS``. ``sized`` are paths of the files whose
-    sizes are compared in any case; all of them if ``None``.
+    sizes are compared in any case; all of them if ``None``. ``everywhere``: files on other storage
+    are looked up too.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
+        StorageError, UsageError: a store failed; ``everywhere``: other storage cannot be opened.
     """
     if sized is not None and is_local_uri(store.uri):
         batches = _without_listed(store, batches, sized)
     problems: dict[str, str] = {}
     elsewhere: set[str] = set()
+    spec = PresenceSpec(store.uri, context.storage_options, everywhere)
     tasks = _make_tasks(store, batches)
     while group := list(islice(tasks, _TASKS_AT_ONCE)):
         is_small = len(group) == 1
-        results = [look_up(store, *group)] if is_small else list(_run(store, group, context))
+        results = [look_up(store, spec, *group)] if is_small else list(_run(spec, group, context))
         for result in results:
             problems |= result.problems
             elsewhere |= result.elsewhere
@@ -81,15 +89,24 @@ def find_missing(
 
 
 def find_missing_again(
-    store: Store, files: pa.Table, context: RunContext, done: str, where: str
+    store: Store,
+    files: pa.Table,
+    context: RunContext,
+    done: str,
+    where: str,
+    *,
+    everywhere: bool = False,
 ) -> tuple[Missing, ...]:
     """Look for files after a commit that is ``done``: a vacuum may have removed some meanwhile.
+
+    The arguments are those of ``find_missing``.
 
     Raises:
         CommitDamagedError: it cannot be found out.
     """
+    batches = [files.select(PRESENCE_COLUMNS)]
     try:
-        return find_missing(store, [files.select(PRESENCE_COLUMNS)], context.without_cancel())
+        return find_missing(store, batches, context.without_cancel(), everywhere=everywhere)
     except DeltactlError as error:
         raise CommitDamagedError(
             f"{done}, but it is not known whether its files still exist: {error.message}",
@@ -161,8 +178,9 @@ def explain_missing(files: pa.Table, missing: Iterable[Missing]) -> tuple[Missin
     )
 
 
-def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterator[PresenceResult]:
-    spec = PresenceSpec(store.uri, context.storage_options)
+def _run(
+    spec: PresenceSpec, tasks: list[PresenceTask], context: RunContext
+) -> Iterator[PresenceResult]:
     numbered = [Task(number, task) for number, task in enumerate(tasks)]
     yield from (result for _, result in context.results(partial(_look_for_files, spec), numbered))
     if context.is_cancelled:
@@ -209,6 +227,7 @@ class PresenceSpec:
 
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +251,18 @@ class PresenceResult:
 
 
 def _look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
-    return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), task)
+    return look_up(refuse_changes(open_store(spec.uri, spec.storage_options)), spec, task)
 
 
-def look_up(store: Store, task: PresenceTask) -> PresenceResult:
+def look_up(store: Store, spec: PresenceSpec, task: PresenceTask) -> PresenceResult:
     """Check that the files of a batch exist in an open store."""
-    found, elsewhere = find_files(store, [name for name in task.names if is_placed(name)])
+    names, elsewhere = [name for name in task.names if is_placed(name)], frozenset[str]()
+    if spec.everywhere:
+        found, errors = FileStores(store, spec.storage_options).find(names)
+        if errors:
+            raise next(iter(errors.values()))
+    else:
+        found, elsewhere = find_files(store, names)
     problems: dict[str, str] = {}
     for name, size in zip(task.names, task.sizes, strict=True):
         info = found.get(name)
@@ -252,6 +277,55 @@ def look_up(store: Store, task: PresenceTask) -> PresenceResult:
             least = "at least " if task.at_least else ""
             problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
     return PresenceResult(problems, elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Another table that has files of a table: their absolute names, by their names in it."""
+
+    store: Store
+    names: Mapping[str, str]
+
+
+def find_owners(
+    names: Iterable[str], storage_options: Mapping[str, str]
+) -> tuple[list[Owner], dict[str, str]]:
+    """Return the tables of files with absolute names, and why the tables of others are not known.
+
+    Other names are ignored, and files that are in no table.
+    """
+    stores: dict[str, Store] = {}
+    owned: dict[str, dict[str, str]] = defaultdict(dict)
+    unknown: dict[str, str] = {}
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in filter(is_absolute_name, names):
+        folders[posixpath.dirname(name)].append(name)
+    for folder, paths in folders.items():
+        root = next((it for it in stores if f"{folder}/".startswith(f"{it}/")), None)
+        try:
+            opened = None if root else open_owner(folder, storage_options)
+        except DeltactlError as error:
+            unknown |= dict.fromkeys(paths, error.message)
+            continue
+        if opened is not None:
+            root, stores[opened[0]] = opened[0], refuse_changes(opened[1])
+        if root is not None:
+            owned[root] |= {path.removeprefix(f"{root}/"): path for path in paths}
+    return [Owner(stores[root], own) for root, own in owned.items()], unknown
+
+
+def open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str, Store] | None:
+    """Return the nearest table that contains a directory: its absolute name, and its store.
+
+    Raises:
+        StorageError, UsageError: a directory cannot be opened or listed.
+    """
+    while is_absolute_name(directory) and directory.strip("/"):
+        store = open_directory(directory, storage_options)
+        if has_log(store):
+            return directory, store
+        directory = posixpath.dirname(directory)
+    return None
 
 
 def find_away_refusal(store: Store, missing: Iterable[Missing]) -> SafetyError | None:

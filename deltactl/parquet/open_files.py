@@ -25,6 +25,7 @@ from deltactl.protocol.deletion_vectors import (
     DeletionVector,
     decode_bitmap,
     decode_inline,
+    ensure_known_format,
     read_framed,
 )
 from deltactl.protocol.paths import is_absolute, leaves_root
@@ -122,9 +123,10 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
         return decode_inline(vector, count=count)
     ensure_readable_path(name)
     with naming_file(name, "deletion vector"):
-        length = vector.size_bytes + FRAME_OVERHEAD
-        (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
+        offset, length = vector.offset or 0, vector.size_bytes + FRAME_OVERHEAD
+        first, framed = store.read_ranges(name, [(0, 1), (offset, length)])
         payload = read_framed(framed, vector, name)
+        ensure_known_format(first, name)
         return decode_bitmap(payload, what=name, cardinality=vector.cardinality if count else None)
 
 
@@ -136,8 +138,10 @@ def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
     except ObjectNotFoundError as error:
         raise FileMissingError(
             f"{kind} {path!r} is in the log but not in the store",
-            hint="Run `deltactl check TABLE`, which shows whether the undo of a vacuum restores "
-            "the file. Otherwise copy it from a backup, or restore an older version of the table.",
+            hint="Rerun with the table loaded again: a vacuum may have removed the file since. If "
+            "it is still missing, run `deltactl check TABLE`, which shows whether the undo of a "
+            "vacuum restores it. Otherwise copy it from a backup, or restore an older version of "
+            "the table.",
         ) from error
     except (DataFileError, UnsupportedFeatureError) as error:
         hint = _AT_BROKEN if isinstance(error, DataFileError) else None

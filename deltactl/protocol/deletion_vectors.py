@@ -286,6 +286,19 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     return payload
 
 
+def ensure_known_format(first: bytes, what: str) -> None:
+    """Raise an error if the first byte of a file of vectors is not the version of this format.
+
+    Raises:
+        DataFileError: it is another version, whose content is not known.
+    """
+    if first != _FILE_VERSION:
+        raise DataFileError(
+            f"{what} has version {first[0]} of the format of deletion vectors; only version 1 is "
+            "known"
+        )
+
+
 def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
     """Return deleted row positions of an inline vector. If ``count`` is true, verify their number.
 

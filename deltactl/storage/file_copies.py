@@ -29,11 +29,13 @@ class Origin:
     """The address of a file to copy, in the form that the service of its store uses.
 
     ``service`` is equal for stores that can copy from each other: stores with the same endpoint
-    that are opened with the same credentials.
+    that are opened with the same credentials. ``server`` has the addresses of the store: on another
+    server, an address is of another file. It is empty if it is not known, or is this machine.
     """
 
     service: object = field(repr=False)
     address: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)

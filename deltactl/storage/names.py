@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import unquote
 
 from deltactl.errors import SafetyError, StorageError
 
@@ -58,6 +59,11 @@ def common_address(uri: str) -> str:
     if scheme is None or "://" not in uri:
         return uri.rstrip("/")
     return f"{_SAME_SCHEMES.get(scheme, scheme)}://{uri.partition('://')[2].rstrip('/')}"
+
+
+def decode_address(uri: str) -> str:
+    """Return the address of a store decoded, as names are: only ``file:`` URIs have escapes."""
+    return unquote(uri) if is_local_uri(uri) else uri
 
 
 def refuse_chain(address: str) -> None:

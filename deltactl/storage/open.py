@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError, find_secret
 from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.local.uris import strip_file_scheme, uri_to_path
 from deltactl.storage.names import common_address, is_local_uri, parse_scheme
 from deltactl.storage.providers import GCS, PROVIDERS, S3, Provider, other_provider
 from deltactl.storage.store import Store
@@ -51,6 +51,19 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
     opener = OPENERS.get(scheme, _open_other)
     return opener(uri, options or {})
+
+
+def open_directory(name: str, options: Mapping[str, str] | None = None) -> Store:
+    """Open the store of a directory by its absolute decoded name, such as a log has.
+
+    For ``open_store``, a ``file:`` name is a URI, whose escapes it decodes.
+
+    Raises:
+        UsageError, StorageError: as ``open_store``.
+    """
+    if parse_scheme(name) == "file":
+        return LocalStore(strip_file_scheme(name))
+    return open_store(name, options)
 
 
 def open_existing(uri: str, options: Mapping[str, str] | None = None) -> Store:

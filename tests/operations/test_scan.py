@@ -2,12 +2,13 @@
 
 import io
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
+from deltactl.errors import DataFileError, FileMissingError, UnsupportedFeatureError, UsageError
 from deltactl.table import Table
 from tests.support.parameters import in_turn
 from tests.support.stores import fresh_store
@@ -67,6 +68,20 @@ def test_a_file_that_is_gone_is_named() -> None:
     store.delete_many([path])
     with pytest.raises(DataFileError, match=path):
         Table(store.uri, store=store).scan().read_all()
+
+
+def test_a_reader_that_is_older_than_a_vacuum_is_told_to_load_the_table_again(
+    tmp_path: Path,
+) -> None:
+    TableBuilder(tmp_path, COLUMNS).append([sample_row(1)], [sample_row(2)])
+    table = Table(tmp_path, warn=lambda _: None)
+    reader = table.scan()
+    table.optimize()
+    table.vacuum(mode="full", retain="0s", force_retention=True)
+    with pytest.raises(FileMissingError) as caught:
+        reader.read_all()
+    assert str(caught.value.hint).startswith("Rerun with the table loaded again: a vacuum")
+    assert table.scan().read_all().num_rows == 2
 
 
 def table_of_file(column: Column, columns: pa.Table) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -96,15 +96,17 @@ class Findings:
         """Return whether one of the codes was found by :meth:`add`."""
         return any(row[0] in codes for row in self.rows)
 
-    def finish(self, store: Store) -> pa.Table:
-        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
+    def finish(self, store: Store, storage_options: Mapping[str, str]) -> pa.Table:
+        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file.
+
+        ``storage_options`` are those of the table, for the tables whose files a shallow clone has.
+        """
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
         codes = list(load_findings().values())
         names = pa.array([code.name for code in codes])
         positions = pc.index_in(found["code"], value_set=names)
-        repairs = _replace_repairs(
-            found, _repairs(codes, found["file"], positions, store.uri), store
-        )
+        repairs = _repairs(codes, found["file"], positions, store.uri)
+        repairs = _replace_repairs(found, repairs, store, storage_options)
         for name, text in self.repairs.items():
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
         described = pa.table(
@@ -141,7 +143,9 @@ def _repairs(
     return pc.binary_join_element_wise(before, middle, after, "")
 
 
-def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) -> pa.ChunkedArray:
+def _replace_repairs(
+    found: pa.Table, repairs: pa.ChunkedArray, store: Store, storage_options: Mapping[str, str]
+) -> pa.ChunkedArray:
     """Replace the repairs of missing files of a moved table, and of files that an undo restores."""
     is_missing = pc.is_in(found["code"], value_set=pa.array(["FILE_MISSING", "VECTOR_MISSING"]))
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
@@ -151,12 +155,15 @@ def _replace_repairs(found: pa.Table, repairs: pa.ChunkedArray, store: Store) ->
         repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
     is_wrong = pc.equal(found["code"], "FILE_SIZE")
     asked = pc.unique(found["file"].filter(pc.or_(is_missing, is_wrong))).to_pylist()
-    for past in find_past_vacuums(store, asked, ignore_warning) if asked else ():
-        command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {past.run_id}"
+    if not asked:
+        return repairs
+    for past in find_past_vacuums(store, asked, storage_options, ignore_warning):
         mask = pc.and_(is_missing, pc.is_in(found["file"], value_set=past.restorable))
-        repairs = pc.if_else(mask, command, repairs)
+        repairs = pc.if_else(mask, past.undo, repairs)
         mask = pc.and_(is_wrong, pc.is_in(found["file"], value_set=past.blocked))
-        repairs = pc.if_else(mask, f"move the file out of the table, then run `{command}`", repairs)
+        repairs = pc.if_else(
+            mask, f"move the file out of the table, then run `{past.undo}`", repairs
+        )
     return repairs
 
 

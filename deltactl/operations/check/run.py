@@ -312,7 +312,7 @@ class _Run:
             engine=engine.name,
             engine_reason=engine.reason,
             counts=self.counts,
-            findings=self.findings.finish(self.log.store),
+            findings=self.findings.finish(self.log.store, self.context.storage_options),
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )

@@ -20,6 +20,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
+    open_as_reader,
     warn_of_limits,
     with_clone_note,
 )
@@ -54,19 +55,21 @@ def replace_clone(
     if update.is_empty:
         return dataclasses.replace(report, version_after=current.version)
     ensure_addresses(source_log.store)
+    reader = open_as_reader(source_log, target_log)
     warn_of_limits(target, plan, context)
     ensure_may_remove(update)
     if dry_run:
-        ensure_present(source_log, snapshot, plan, context)
+        ensure_present(source_log, reader, snapshot, plan, context)
         return report
     target_log.ensure_can_commit()
+    noting, version = context.of_log(source_log), current.version + 1
     with with_clone_note(
-        snapshot, target, plan, context, leave=options.note, version=current.version + 1
+        snapshot, target, plan, noting, leave=options.note, version=version
     ) as noted:
         if options.note:
             ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
-        ensure_present(source_log, snapshot, plan, context)
+        ensure_present(source_log, reader, snapshot, plan, context)
         files.listed()
         noted.ensure_there()
         removed = (report.files_removed, report.bytes_removed)
@@ -80,7 +83,9 @@ def replace_clone(
     # A vacuum of another tool does not read the note.
     done = "the clone was replaced"
     gone = noted.find_lost()
-    gone += find_missing_again(snapshot.store, plan.files, context, done, target.uri)
+    gone += find_missing_again(
+        reader.store, plan.files, context.of_log(reader), done, target.uri, everywhere=True
+    )
     return dataclasses.replace(
         report, version_after=after.version, notes=noted.addresses, gone=gone
     )

@@ -38,6 +38,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
+    open_as_reader,
     warn_of_limits,
     with_clone_note,
 )
@@ -114,17 +115,13 @@ def clone_table(
     )  # fmt: skip
     report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
     if not options.deep:
-        ensure_addresses(source)
-        warn_of_limits(target, plan, context)
+        return _make_shallow(
+            source_log, snapshot, target_log, report,
+            options=options, context=context, dry_run=dry_run,
+        )  # fmt: skip
     if dry_run:
-        if not options.deep:
-            ensure_present(source_log, snapshot, plan, context)
         return replace(report, dry_run=True)
     target_log.ensure_can_commit()
-    if not options.deep:
-        return _make_shallow(
-            source_log, snapshot, target_log, report, options=options, context=context
-        )
     return _make_deep(
         source_log, snapshot, target_log, report, wanted=wanted, options=options, context=context
     )
@@ -236,15 +233,25 @@ def _make_shallow(
     *,
     options: CloneOptions,
     context: RunContext,
+    dry_run: bool,
 ) -> CloneReport:
+    """Commit version 0, which refers to the files of the source."""
+    plan, target = report.plan, target_log.store
+    ensure_addresses(source_log.store)
+    reader = open_as_reader(source_log, target_log)
+    warn_of_limits(target, plan, context)
+    if dry_run:
+        ensure_present(source_log, reader, snapshot, plan, context)
+        return replace(report, dry_run=True)
+    target_log.ensure_can_commit()
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; no table was created", hint="Rerun.")
-    plan, target = report.plan, target_log.store
-    with with_clone_note(snapshot, target, plan, context, leave=options.note) as noted:
+    noting = context.of_log(source_log)
+    with with_clone_note(snapshot, target, plan, noting, leave=options.note) as noted:
         if options.note:
             ensure_no_vacuum(source_log, plan, context)
         files = AddedFiles(target, context.clock, looks_again=False)
-        ensure_present(source_log, snapshot, plan, context)
+        ensure_present(source_log, reader, snapshot, plan, context)
         files.listed()
         noted.ensure_there()
         _commit(target_log, plan, options, context, files)
@@ -252,7 +259,9 @@ def _make_shallow(
     # A vacuum of another tool does not read the note.
     done = "the clone was created"
     gone = noted.find_lost()
-    gone += find_missing_again(snapshot.store, plan.files, context, done, target.uri)
+    gone += find_missing_again(
+        reader.store, plan.files, context.of_log(reader), done, target.uri, everywhere=True
+    )
     return replace(
         report, version_after=0, files_added=plan.num_files, notes=noted.addresses, gone=gone
     )

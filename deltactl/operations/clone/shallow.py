@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 import socket
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,8 @@ import pyarrow.compute as pc
 from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.table_probe import has_log
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.clone.places import are_on_other_servers
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.clone_notes import (
@@ -30,13 +29,18 @@ from deltactl.operations.clone_notes import (
     write_note,
 )
 from deltactl.operations.leases import list_leases
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    Missing,
+    find_missing,
+    list_missing,
+    open_owner,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_local_uri, parse_scheme
-from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp
 
@@ -72,22 +76,63 @@ def ensure_addresses(source: Store) -> None:
         )
 
 
+def open_as_reader(source: DeltaLog, target: DeltaLog) -> DeltaLog:
+    """Return the log of the source, opened with the storage options of the clone.
+
+    So do the readers of the clone open the files.
+
+    Raises:
+        SafetyError: with these options, the address of the source is on another server.
+        StorageError, UsageError: the storage cannot be opened with these options.
+    """
+    options = target.storage_options
+    if options == source.storage_options:
+        return source
+    reader = DeltaLog.open(source.uri, options, warn=source.warn, read_only=True)
+    if are_on_other_servers(source.store, reader.store):
+        raise SafetyError(
+            f"with the storage options of the clone, {source.uri} is on another server, so the "
+            "clone could not read its files",
+            hint=_give_same_options(),
+        )
+    return reader
+
+
+def _give_same_options() -> str:
+    return (
+        f"Use {option('deep', True)}, which copies the files. Or give source and clone the same "
+        f"{option('storage_options')}."
+    )
+
+
 def ensure_present(
-    source: DeltaLog, snapshot: Snapshot, plan: ClonePlan, context: RunContext
+    source: DeltaLog, reader: DeltaLog, snapshot: Snapshot, plan: ClonePlan, context: RunContext
 ) -> None:
     """Refuse to refer to files that do not exist, or that have another size than in the log.
 
+    ``reader`` opens them as readers of the clone do; see ``open_as_reader``.
+
     Raises:
         DataFileError: the message lists them.
+        SafetyError: they exist, but not for the readers of the clone.
         NotATableError, ConflictError, StorageError: the source was deleted, replaced or moved.
     """
-    missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
+    batches = [plan.files.select(PRESENCE_COLUMNS)]
+    missing = find_missing(reader.store, batches, context.of_log(reader), everywhere=True)
+    own = missing
+    if missing and reader is not source:
+        own = find_missing(source.store, batches, context.of_log(source), everywhere=True)
+    if own != missing:
+        raise SafetyError(
+            f"with the storage options of the clone, {list_missing(missing)} cannot be read",
+            hint=_give_same_options(),
+        )
     if missing:
         # By their names in the source, as the journals of vacuums have them.
         root = f"{plan.source_uri}/"
         named = tuple(replace(it, path=it.path.removeprefix(root)) for it in missing)
         CommitBase.of(snapshot).ensure_same_table(source)
-        raise explain_missing(snapshot.store, named, context.warn)
+        raise explain_missing(snapshot.store, named, source.storage_options, context.warn)
 
 
 def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> None:
@@ -185,6 +230,7 @@ def with_clone_note(
     Yield the notes; none unless ``leave``. ``version`` is the version of the clone that is
     committed in the context. If none is committed, delete the notes of a new clone; one that
     existed still needs them. Otherwise warn of the notes of earlier clones at the address.
+    ``context`` has the storage options of the source.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -264,7 +310,9 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
     for directory in outside:
         if any(_is_below(directory, root) for root in owners):
             continue
-        store = _open_owner(directory, context)
+        store = None
+        with suppress(DeltactlError):
+            store = open_owner(directory, context.storage_options)
         if store is None:
             lost += 1
         else:
@@ -288,16 +336,3 @@ def _list_directories(plan: ClonePlan) -> list[str]:
 
 def _is_below(directory: str, root: str) -> bool:
     return directory == root or directory.startswith(f"{root}/")
-
-
-def _open_owner(directory: str, context: RunContext) -> tuple[str, Store] | None:
-    """Return the nearest table that contains a directory: its address in the log, and store."""
-    while directory.strip("/"):
-        try:
-            store = open_store(directory, context.storage_options)
-            if has_log(store):
-                return directory, store
-        except DeltactlError:
-            return None
-        directory = posixpath.dirname(directory)
-    return None

@@ -321,7 +321,7 @@ def _copy(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) 
         )
     if problems:
         missing = tuple(Missing(name, problems[name]) for name in sorted(problems))
-        raise explain_missing(source, missing, context.warn)
+        raise explain_missing(source, missing, spec.source_options, context.warn)
     return copied
 
 
@@ -347,12 +347,14 @@ def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
     return LazyTasks([_MEMORY_A_TASK] * len(ranges), build, totals)
 
 
-def explain_missing(source: Store, missing: tuple[Missing, ...], warn: Warn) -> DataFileError:
+def explain_missing(
+    source: Store, missing: tuple[Missing, ...], options: Mapping[str, str], warn: Warn
+) -> DataFileError:
     """Return the error for files of the source that are missing, damaged or not as in the log."""
     where = shlex.quote(source.uri)
-    past = find_past_vacuums(source, [it.path for it in missing], warn)
+    past = find_past_vacuums(source, [it.path for it in missing], options, warn)
     ways = [
-        *list_undos(source, past),
+        *list_undos(past),
         f"run `deltactl check {where} --files data` to see damaged files",
         f"clone a version that has all its files: `deltactl describe-history {where} "
         "--restorable` shows which",

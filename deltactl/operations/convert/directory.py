@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
 from deltactl.log.table_probe import find_inner_table, is_from_a_log, is_in_log
 from deltactl.protocol.vacuum_names import CHANGE_DATA_DIR
 from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.names import OWN_DIR
+from deltactl.storage.names import OWN_DIR, decode_address
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -98,7 +97,7 @@ def _nothing_there(store: Store, links: Sequence[str]) -> ConversionError:
             "directories or to nothing, which are not followed",
             hint="Give the directory that a link leads to, or move the files here.",
         )
-    if store.stat_many([unquote(store.uri)]) != [None]:
+    if store.stat_many([decode_address(store.uri)]) != [None]:
         return ConversionError(
             f"{store.uri} is a file, not a directory of Parquet files",
             hint="Give the directory that contains it.",

@@ -59,12 +59,12 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
     """Return the error for missing files of the target: the files, the reason, and the remedies."""
     log = versions.log
     paths = [it.path for it in plan.missing]
-    past = find_past_vacuums(log.store, paths, log.warn)
+    past = find_past_vacuums(log.store, paths, context.storage_options, log.warn)
     message = (
         f"{format_count(plan.lost.num_rows, 'file', 'files')} of version {plan.target_version} "
         f"cannot be read: {list_missing(plan.unreadable)}{_explain_removal(versions, plan, past)}"
     )
-    ways, why = list_undos(log.store, past), ""
+    ways, why = list_undos(past), ""
     if not ways:  # else it would be refused to omit the files
         ways.append("copy the missing files back from a backup")
         if pc.any(pc.is_in(plan.removed["path"], value_set=pa.array(paths, pa.string()))).as_py():

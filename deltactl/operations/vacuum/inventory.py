@@ -30,7 +30,7 @@ from deltactl.operations.stored_files import Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.names import is_local_uri, refuse_chain
+from deltactl.storage.names import decode_address, is_local_uri, refuse_chain
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -139,7 +139,7 @@ def _below_root(store: Store, files: pa.Table) -> pa.Table:
     Local addresses that do not start with the root are resolved one by one, because of links.
     """
     scheme = store.uri.partition(":")[0]
-    root = canonical_paths(pa.chunked_array([[unquote(store.uri)]]), scheme)[0].as_py()
+    root = canonical_paths(pa.chunked_array([[decode_address(store.uri)]]), scheme)[0].as_py()
     canonical = canonical_paths(files["path"], scheme)
     below = pc.starts_with(canonical, f"{root}/")
     names = pc.utf8_slice_codeunits(canonical.filter(below), len(root) + 1)
@@ -185,10 +185,10 @@ def _read_manifest(place: Store, manifest: Any, address: str) -> Iterator[pa.Tab
 
 def _find(place: Store, key: str) -> bytes:
     """Read a data file of a manifest: keys start at the bucket, some levels above the manifest."""
-    scheme, separator, path = place.uri.partition("://")
+    scheme, separator, path = decode_address(place.uri).partition("://")
     while True:
         try:
-            return place.read(f"{scheme}{separator}{unquote(path)}/{key}")
+            return place.read(f"{scheme}{separator}{path}/{key}")
         except ObjectNotFoundError:
             if not path.strip("/"):
                 raise
@@ -312,7 +312,7 @@ def dump_listing(store: Store, listing: Listing, place: Store, name: str) -> int
         StorageError: it cannot be written.
     """
     sink = io.BytesIO()
-    root = unquote(store.uri)
+    root = decode_address(store.uri)
     if root.startswith("file://"):
         root = f"file:{root[len('file://') :]}"
     total = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
+from deltactl.operations.missing_files import find_owners
 from deltactl.operations.vacuum.journal import list_removals, read_run
 from deltactl.operations.vacuum.undo import NAME_IN_USE, plan_undo
 from deltactl.storage.store import Store
@@ -18,27 +19,54 @@ from deltactl.units import format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class PastVacuum:
-    """A vacuum that removed missing files; its undo restores the ``restorable`` of them.
+    """A vacuum of a table that removed missing files; its undo restores the ``restorable`` of them.
 
     It restores the ``blocked`` of them when the files that have their names now are moved away.
+    ``uri`` is the table, perhaps another one than that which uses the files.
     ``started_ms`` is ``None`` if its journal cannot be read.
     """
 
+    uri: str
     run_id: str
     started_ms: int | None
     num_files: int
     restorable: pa.ChunkedArray
     blocked: pa.ChunkedArray
 
+    @property
+    def undo(self) -> str:
+        """Return the command that restores the files."""
+        return f"deltactl vacuum {shlex.quote(self.uri)} --undo {self.run_id}"
 
-def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
-    """Return the recorded vacuums that removed missing files, newest first; change nothing."""
-    wanted, found = pa.array(missing, pa.string()), []
+
+def find_past_vacuums(
+    store: Store, missing: Sequence[str], storage_options: Mapping[str, str], warn: Warn
+) -> tuple[PastVacuum, ...]:
+    """Return the recorded vacuums that removed missing files, newest first; change nothing.
+
+    They are those of the table, and of other tables whose files a shallow clone has.
+    """
+    found = _find_in(store, missing, warn)
+    owners, unknown = find_owners(missing, storage_options)
+    for problem in dict.fromkeys(unknown.values()):
+        warn(f"it is not known whether a vacuum of another table removed files: {problem}")
+    for owner in owners:
+        for past in _find_in(owner.store, list(owner.names), warn):
+            back, blocked = (
+                pa.chunked_array([[owner.names[it] for it in names.to_pylist()]], pa.string())
+                for names in (past.restorable, past.blocked)
+            )
+            found.append(replace(past, restorable=back, blocked=blocked))
+    return tuple(found)
+
+
+def _find_in(store: Store, missing: Sequence[str], warn: Warn) -> list[PastVacuum]:
+    wanted, found = pa.array(missing, pa.string()), list[PastVacuum]()
     try:
         removals = list_removals(store)
     except DeltactlError as error:
         warn(f"it is not known which vacuum removed the files: {error.message}")
-        return ()
+        return found
     for run_id, record in removals.items():
         try:
             _, files = read_run(store, run_id)
@@ -52,10 +80,10 @@ def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple
                 for chosen in (undo.restored, in_use)
             )
             started_ms = None if record is None else record.started_ms
-            found.append(PastVacuum(run_id, started_ms, len(names), back, blocked))
+            found.append(PastVacuum(store.uri, run_id, started_ms, len(names), back, blocked))
         except DeltactlError as error:
             warn(f"it is not known whether vacuum {run_id} removed the files: {error.message}")
-    return tuple(found)
+    return found
 
 
 def describe_vacuums(past: Iterable[PastVacuum]) -> str:
@@ -67,13 +95,12 @@ def describe_vacuums(past: Iterable[PastVacuum]) -> str:
     return text
 
 
-def list_undos(store: Store, past: Iterable[PastVacuum]) -> list[str]:
+def list_undos(past: Iterable[PastVacuum]) -> list[str]:
     """Return the remedy for missing and wrong files that undos restore, if there are any."""
     undos, wrong = [], []
     for it in past:
         if number := len(it.restorable) + len(it.blocked):
-            command = f"deltactl vacuum {shlex.quote(store.uri)} --undo {it.run_id}"
-            undos.append(f"`{command}`, which restores {number:,}")
+            undos.append(f"`{it.undo}`, which restores {number:,}")
             wrong += it.blocked.to_pylist()
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     first = f"move the wrong file {wrong[0]!r}{more} out of the table, then " if wrong else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -117,6 +118,11 @@ class S3Service(ObjectService):
     def find_endpoint(self) -> str:
         """Return the client's endpoint, from options, variables and configuration files."""
         return str(self._fs.s3.meta.endpoint_url)
+
+    @property
+    def server(self) -> str:
+        """Return the endpoint; one for all regions of AWS, which have different buckets."""
+        return re.sub(r".*\.(amazonaws\.com(?:\.cn)?)", r"\1", super().server)
 
     def key_of(self, uri: str) -> str:
         """Return bucket and name of an address."""

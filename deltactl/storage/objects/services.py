@@ -7,6 +7,7 @@ deletes many objects. To add a store: subclass `ObjectService`, and add a row to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, Protocol, Self
@@ -78,6 +79,11 @@ class ObjectService:
         """
         opened_with = self._fs if self.opened_with is None else self.opened_with
         return type(self).__name__, self.find_endpoint(), opened_with
+
+    @property
+    def server(self) -> str:
+        """Return the server that has the keys: its endpoint, without a password or a signature."""
+        return re.sub(r"(?<=//)[^/@]*@", "", self.find_endpoint().partition("?")[0]).rstrip("/")
 
     def observed(self, on_upload: OnUpload) -> Self:
         """Return a copy of this service that calls ``on_upload``; both use the same connections."""

@@ -31,7 +31,9 @@ class WholeCopies:
 
     def origin_of(self, name: str) -> Origin:
         """Return the key of a name as an origin; see ``FileCopies.origin_of``."""
-        return Origin(self._service.identity, self._keys.readable(name))
+        with self._keys.mapped("look up", name):
+            identity, server = self._service.identity, self._service.server
+        return Origin(identity, self._keys.readable(name), server)
 
     def facts_of(self, name: str) -> StoredFacts | None:
         """Return size and checksums of an object; see ``FileCopies.facts_of``."""

@@ -244,7 +244,7 @@ def quarantined(root: Path) -> tuple[TableBuilder, str, str | None]:
 @pytest.mark.parametrize("is_clone", [False, True])
 def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) -> None:
     """The quarantine of the table, or that of the table whose files a shallow clone has."""
-    root = tmp_path / "a table"
+    root = tmp_path / "a table, 100%25"
     builder, lost, _ = quarantined(root)
     assert not (root / lost).exists()
     adds = bodies(builder.store, 1, "add")
@@ -260,6 +260,11 @@ def test_what_a_quarantine_has_is_offered_first(tmp_path: Path, is_clone: bool) 
     assert (report.version_after, report.num_left) == (None, 1)
     place = report.to_dict()["files"][0]["place"]
     assert f"deltactl vacuum {builder.store.uri} --undo" in place
+    (repair,) = Table("x", store=store).check().findings["repair"].to_pylist()
+    assert repair.startswith(f"deltactl vacuum {builder.store.uri} --undo")
+    with pytest.raises(DeltactlError) as caught:
+        Table("x", store=store).clone(str(tmp_path / "deep"))
+    assert repair in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("journal", ['{"a newer version": "wrote it"}', "", None])

@@ -1,13 +1,15 @@
 """`check` of deletion vectors: descriptors that lead nowhere, and which file a finding names."""
 
+import re
 from typing import Any
 
 import pytest
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, DataFileError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
 from deltactl.parquet.data_file import iter_data_files
+from deltactl.table import Table
 from tests.support.checkpoints import fail, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, flip, only_file
 from tests.support.table_builder import Column, TableBuilder, bitmap_bytes, z85
@@ -94,6 +96,11 @@ def break_the_checksum(builder: TableBuilder) -> None:
     flip(builder.store, only_file(builder, ".bin"), -1)
 
 
+def change_the_format(builder: TableBuilder) -> None:
+    name = only_file(builder, ".bin")
+    builder.store.put(name, b"\2" + builder.store.read(name)[1:])
+
+
 def miscount(builder: TableBuilder) -> None:
     edit_vector(builder, cardinality=2)
 
@@ -102,6 +109,7 @@ def miscount(builder: TableBuilder) -> None:
     ("code", "damage", "problem"),
     [
         ("VECTOR_UNREADABLE", break_the_checksum, "checksum does not match"),
+        ("VECTOR_UNREADABLE", change_the_format, "has version 2 of the format"),
         ("VECTOR_CARDINALITY", miscount, "deletes 1 rows, but the log has 2"),
     ],
 )
@@ -114,6 +122,10 @@ def test_a_vector_in_a_file_is_found_under_that_file(code: str, damage: Any, pro
     assert found["problem"].startswith(f"the deletion vector of {FIRST} ")
     assert problem in found["problem"]
     assert found["repair"].startswith(f"cannot be repaired: restore {name} from a backup")
+    with pytest.raises(DataFileError, match=re.escape(name)):
+        Table("x", store=builder.store).scan().read_all()
+    with pytest.raises(DataFileError, match=re.escape(name)):
+        Table("x", store=builder.store).optimize(purge=True)
 
 
 @pytest.mark.parametrize("kind", ["u", "p", "i"])

@@ -49,7 +49,7 @@ from tests.support.clock import FixedClock
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, memory_table
-from tests.support.stores import fresh_store
+from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path, multiset
 from tests.support.table_samples import FEATURES, build_sample
 
@@ -251,6 +251,9 @@ def test_a_shallow_clone_on_another_kind_of_storage(tmp_path: Path, is_local: bo
     assert Table("x", store=copy).optimize().version_after == 1
     Table("x", store=copy).vacuum()
     assert ids(copy) == ids(builder.store)
+    source.delete_many([name for name in names(source) if name.endswith(".bin")])
+    with pytest.raises(DataFileError, match="does not exist"):
+        clone(target, LocalStore(f"{tmp_path}/d"), deep=False)
 
 
 def test_row_ids_stay_unique() -> None:
@@ -708,6 +711,38 @@ def test_a_clone_of_a_clone_does_not_stop_the_vacuum_of_either_source(tmp_path: 
     last = LocalStore(str(tmp_path / "d"))
     clone(stores[1], last, deep=False)
     assert [note.clone_uri for note in read_notes(stores[1])] == [last.uri]
+
+
+@pytest.mark.parametrize(("name", "decoded"), [("day%20one", "day one"), ("%41", "A")])
+def test_a_clone_of_a_clone_of_a_directory_with_an_escape_in_its_name(
+    tmp_path: Path, name: str, decoded: str
+) -> None:
+    first, other = (LocalStore(str(tmp_path / each)) for each in (name, decoded))
+    for store in (first, other):
+        TableBuilder(store, [Column("id")]).append([{"id": 1}], [{"id": 2}])
+    middle, last = (LocalStore(str(tmp_path / each)) for each in ("middle", "last"))
+    warnings: list[str] = []
+    for source, target in ((first, middle), (middle, last)):
+        clone(source, target, deep=False, warnings=warnings)
+    assert not any("did not find these tables" in text for text in warnings)
+    assert {note.clone_uri for note in read_notes(first)} == {middle.uri, last.uri}
+    assert read_notes(other) == ()
+    for note in read_notes(first):
+        if note.clone_uri == middle.uri:
+            drop_note(first, note)
+    Table("x", store=first).optimize()
+    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True)
+    Table("x", store=first, warn=lambda _: None).vacuum(options)
+    assert ids(last) == [1, 2]
+
+
+def test_the_table_above_a_key_with_an_escape() -> None:
+    """Only the addresses of local files are encoded."""
+    source, outer = memory_table(), fresh_store()
+    TableBuilder(MemoryStore(f"{outer.uri}%20"), [Column("id")])
+    with pytest.raises(SafetyError, match="is inside the Delta table"):
+        clone(source.store, MemoryStore(f"{outer.uri}%20/inside"))
+    clone(source.store, MemoryStore(f"{outer.uri} /not inside"))
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])

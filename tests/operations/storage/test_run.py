@@ -278,7 +278,7 @@ def test_an_inventory_says_the_same(make: Callable[[], Scene], tmp_path: Path) -
 def test_an_inventory_of_s3_needs_sizes_and_times(tmp_path: Path, has_times: bool) -> None:
     rows = {
         "bucket": ["lake", "lake", "lake"],
-        "key": ["t/a", "t/folder/", "u/b"],
+        "key": ["t%20/a", "t%20/folder/", "u/b"],
         "size": [7, 0, 8],
         "last_modified_date": pa.array([1_700_000_000_123] * 3, pa.timestamp("ms")),
     }
@@ -286,7 +286,7 @@ def test_an_inventory_of_s3_needs_sizes_and_times(tmp_path: Path, has_times: boo
         del rows["last_modified_date"]
     file = str(tmp_path / "1.parquet")
     parquet.write_table(pa.table(rows), file)
-    store = MemoryStore("s3://lake/t")
+    store = MemoryStore("s3://lake/t%20")
     if not has_times:
         with pytest.raises(UsageError, match="no modification times"):
             read_inventory(store, file, {}, facts=True)

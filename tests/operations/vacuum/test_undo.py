@@ -99,7 +99,7 @@ def test_a_run_that_found_its_files_removed_is_not_the_last() -> None:
         f"_deltactl/vacuum/{other}/plan.parquet", scene.store.read(f"{folder}/plan.parquet")
     )
     write_record(scene.store, replace(record, run_id=other, files_removed=0))
-    (past,) = find_past_vacuums(scene.store, sorted(gone), pytest.fail)
+    (past,) = find_past_vacuums(scene.store, sorted(gone), {}, pytest.fail)
     assert (past.run_id, past.num_files) == (report.run_id, len(gone))
     assert set(undo_vacuum(scene.store, "last").restored) == gone
 
@@ -660,7 +660,7 @@ def test_quarantined_files_come_back_without_a_journal(
     scene, gone = scene_with_work()
     run_id = str(scene.vacuum(quarantine=True).run_id)
     spoil(scene, run_id)
-    (past,) = find_past_vacuums(scene.store, sorted(gone), pytest.fail)
+    (past,) = find_past_vacuums(scene.store, sorted(gone), {}, pytest.fail)
     assert set(past.restorable.to_pylist()) == gone
     assert run_id in describe_vacuums([past])
     assert set(undo_vacuum(scene.store, "last" if is_last else run_id).restored) == gone
@@ -689,7 +689,7 @@ def test_a_damaged_journal_does_not_hide_other_runs() -> None:
     second = str(scene.vacuum().run_id)
     spoil_plan(scene, second)
     told: list[str] = []
-    found = find_past_vacuums(scene.store, sorted(gone), told.append)
+    found = find_past_vacuums(scene.store, sorted(gone), {}, told.append)
     assert [it.run_id for it in found] == [first]
     assert [second in text for text in told] == [True]
 
