@@ -204,7 +204,7 @@ class _GroupReader:
 
 def _read_creator(footer: pq.FileMetaData) -> str:
     try:
-        return footer.created_by
+        return str(footer.created_by)
     except UnicodeDecodeError:
         return ""
 

@@ -81,8 +81,7 @@ class _Table:
         except StorageError:  # on another kind of storage, where no file of this table is
             return None
         if located.null_count < len(located):
-            found: str = located.drop_null()[0].as_py()
-            return found
+            return str(located.drop_null()[0].as_py())
         if not len(addresses):
             return None
         for ends in possible_names(addresses):
@@ -94,5 +93,5 @@ class _Table:
                     there is None
                     or (here.size_bytes, here.modified_ms) == (there.size_bytes, there.modified_ms)
                 ):
-                    return name
+                    return str(name)
         return None
