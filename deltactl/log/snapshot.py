@@ -12,7 +12,7 @@ from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Wa
 from deltactl.lazy import cached_property
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.contents import CommitReader, is_compacted
+from deltactl.log.commits.contents import CommitReader, UnreadableFileError, is_compacted
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
@@ -140,7 +140,8 @@ def load_snapshot(
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
     store = reader.store
-    if listing.latest_version is None:
+    latest = listing.latest_version
+    if latest is None:
         raise no_table_error(store)
     skipped = skip
     broken: CorruptLogError | None = None
@@ -172,6 +173,8 @@ def load_snapshot(
         except CorruptLogError as error:
             # Then these commits are the only files that can rebuild the version.
             if not any(is_compacted(info.name) for info in segment.tail):
+                if isinstance(error, UnreadableFileError) and segment.version == latest:
+                    error.hint_at_version_before()
                 raise
             warn(f"{error.message}; reading each commit file instead of compacted files")
             listing = replace(listing, compacted={})

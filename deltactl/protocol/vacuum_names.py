@@ -42,6 +42,12 @@ _WRITERS: Final[Mapping[str, str]] = {
     "Flink": rf"part-{_UUID}-\d+\.snappy\.parquet",
     "deletion vectors": rf"deletion_vector_{_UUID}\.bin",
 }
+# Other writers of Parquet, such as that of Spark, do not give these names.
+_ONLY_OF_DELTA: Final = ("deltactl", "deltactl, clone", "delta-rs with the writer of PyArrow")
+_OF_DELTA: Final = re.compile("|".join(_WRITERS[writer] for writer in _ONLY_OF_DELTA))
+_OF_DELTA_RS: Final = re.compile(_WRITERS["delta-rs"])
+# Of delta-rs, Arrow for Rust (its earlier versions), and DataFusion (its Z-order).
+_CREATORS_OF_DELTA_RS: Final = ("delta-rs ", "parquet-rs ", "datafusion ")
 # Writers create directories of partitions, and of random prefixes.
 _FOLDERS: Final = rf"(?:{CHANGE_DATA_DIR}/)?(?:[^/]*=[^/]*/|[0-9A-Za-z]{{2}}/)*"
 _WRITTEN: Final = rf"(?s)^{_FOLDERS}(?:{'|'.join(_WRITERS.values())})$"
@@ -105,6 +111,17 @@ def writer_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
     The plain Parquet writer of Spark gives the same names as Delta on Spark.
     """
     return pc.match_substring_regex(names, _WRITTEN)
+
+
+def is_of_delta_writer(name: str, created_by: str) -> bool:
+    """Return whether only a Delta writer writes files with this name and this ``created_by``.
+
+    It is not known of the names that Delta on Spark and the plain Parquet writer of Spark give.
+    """
+    last = name.rpartition("/")[2]
+    if created_by.startswith(_CREATORS_OF_DELTA_RS[0]) or _OF_DELTA.fullmatch(last):
+        return True
+    return created_by.startswith(_CREATORS_OF_DELTA_RS) and bool(_OF_DELTA_RS.fullmatch(last))
 
 
 def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg: bool) -> set[str]:

@@ -5,6 +5,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+from deltactl import Table
 from deltactl.errors import CorruptLogError, MissingActionError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
@@ -164,3 +165,25 @@ def test_files_beside_sidecars_are_read_too(kind: str) -> None:
     assert snapshot.segment.checkpoint_version == 5
     assert snapshot.num_files == 5
     assert set(snapshot.files["path"].to_pylist()) == {p for p, _ in builder.state_at(5).files}
+
+
+@pytest.mark.parametrize("content", [b"", b'{"add":'], ids=["empty", "torn"])
+@pytest.mark.parametrize("version", [5, None], ids=["checkpoint", "no checkpoint"])
+def test_the_hint_of_a_damaged_commit_loses_no_version_that_can_be_read(
+    version: int | None, content: bytes
+) -> None:
+    builder = build()
+    if version is not None:
+        builder.checkpoint(version)
+    builder.store.put(commit_path(3), content)
+    table = Table("x", store=builder.store, warn=pytest.fail)
+    with pytest.raises(CorruptLogError) as caught:
+        table.vacuum(mode="full")
+    hint = caught.value.hint or ""
+    if version is None:
+        assert "`deltactl clone TABLE NEW --deep --version 2`" in hint
+        assert DeltaLog(builder.store, pytest.fail).snapshot(2).num_files == 2
+    else:
+        assert "copy the latest version to a new table with `deltactl clone TABLE NEW --d" in hint
+        assert "--version" not in hint
+        assert DeltaLog(builder.store, pytest.fail).snapshot().num_files == 6

@@ -67,14 +67,18 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
     Raises:
         UsageError: there is no such record.
         ConflictError: the run that makes the clone may still be running.
-        SafetyError: the user answered no, or there is no terminal to ask on.
+        SafetyError: the clone uses files of the table, the user answered no, or there is no
+            terminal to ask on.
     """
     from deltactl.cli.pages.vacuum import describe_forgotten_clone
     from deltactl.operations.clone_notes import drop_note, ensure_ended, find_notes
+    from deltactl.operations.vacuum.forget import ensure_unused
 
     store = session.open_table(table, read_only=dry_run).store
     notes = find_notes(store, clone, session.storage_options)
     ensure_ended(store, notes, SystemClock(), dry_run=dry_run)
+    for each in notes:
+        ensure_unused(store, each, session.storage_options)
     note = notes[0]
     if not (yes or dry_run):
         text = (

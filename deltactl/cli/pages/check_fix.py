@@ -95,9 +95,11 @@ def _describe_missing(report: MissingReport) -> Iterator[Section]:
         yield Section(text, table=_list_lost(report, False), notes=notes)
     if report.num_others:
         other = Fix.MISSING_FILES if is_vectors else Fix.MISSING_VECTORS
-        count = format_count(report.num_others, "other file")
-        lack = "is missing" if is_vectors else "lacks only its deletion vector"
-        yield Section(facts=[("note", f"{count} {lack}: see --fix {other}")])
+        one, more = "file is missing", "files are missing"
+        if not is_vectors:
+            one, more = "file lacks only its deletion vector", "files lack only deletion vectors"
+        count = format_count(report.num_others, f"other {one}", f"other {more}")
+        yield Section(facts=[("note", f"{count}: see --fix {other}")])
 
 
 def _describe_stats(report: StatsReport) -> Iterator[Section]:

@@ -76,12 +76,23 @@ class StoredActions:
     problems: dict[int, Exception] = field(default_factory=dict)
 
 
+HELD: Final = 1 << 62
+"""Instead of a time: until a later version exists, and perhaps longer."""
+
+NEXT: Final = HELD + 1
+"""Instead of a time: until a later version has been the latest for the retention of the log."""
+
+
 def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dict[str, int]:
     """Return until when a log cleanup keeps each file of the log: until a midnight (UTC).
 
     Then a later version that has a checkpoint must be as old as the retention. The latest version
-    gets a checkpoint before the cleanup.
+    gets a checkpoint before the cleanup. Its own commit is kept until ``NEXT``, and its other files
+    until ``HELD``: a new checkpoint may have the same content.
     """
+    sidecars = set[str]()
+    if snapshot.head is not None and snapshot.head.version == snapshot.version:
+        sidecars |= {*snapshot.head.sidecars}
     kinds = [parse_log_name(it.name.rpartition("/")[2]) for it in files]
     known = list(zip(kinds, files, strict=True))
     times = {it.version: info.modified_ms for it, info in known if isinstance(it, CommitFile)}
@@ -91,10 +102,13 @@ def find_ends(snapshot: Snapshot, files: Sequence[FileInfo], now_ms: int) -> dic
     for kind, info in known:
         since_ms = info.modified_ms
         if isinstance(kind, CommitFile | CheckpointFile | ChecksumFile):
+            if kind.version >= snapshot.version:
+                ends[info.name] = NEXT if isinstance(kind, CommitFile) else HELD
+                continue
             later = bases[bisect_right(bases, kind.version) :]
             since_ms = times[later[0]] if later else now_ms
         ends[info.name] = history_end_ms(since_ms, retention_ms)
-    return ends
+    return ends | dict.fromkeys(sidecars, HELD)
 
 
 def log_mask(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -30,6 +30,21 @@ class SharedLineError(CorruptLogError):
     """A line of a log file has several actions."""
 
 
+class UnreadableFileError(CorruptLogError):
+    """A commit or log compaction file was truncated or edited; ``version`` is that of a commit."""
+
+    version: int | None = None
+
+    def hint_at_version_before(self) -> None:
+        """Advise to copy the version before the commit: the latest cannot be rebuilt without it."""
+        self.hint = "Restore the file from a backup."
+        if self.version:  # not for version 0, which has no version before it
+            self.hint += (
+                " Or copy the last version before it to a new table: "
+                f"`deltactl clone TABLE NEW --deep --version {self.version - 1}`."
+            )
+
+
 _UNPARSED: Final = object()
 
 
@@ -79,16 +94,17 @@ class CommitBytes:
         return timestamp
 
 
-def unreadable(name: str, problem: str) -> CorruptLogError:
+def unreadable(name: str, problem: str) -> UnreadableFileError:
     """Return the error for a file of the log that was truncated or edited."""
-    hint = "Restore the file from a backup."
-    # Not for version 0, which has no version before it.
-    if version := commit_version(name):
-        hint += (
-            " Or copy the last version before it to a new table: "
-            f"`deltactl clone TABLE NEW --deep --version {version - 1}`."
-        )
-    return CorruptLogError(f"{name}{problem}", hint=hint)
+    error = UnreadableFileError(
+        f"{name}{problem}",
+        hint="Restore the file from a backup. If you have none, but a later checkpoint is valid, "
+        "only older versions need the file. Then copy the latest version to a new table with "
+        "`deltactl clone TABLE NEW --deep`, or move the file out of `_delta_log`, keep it, and "
+        "rerun.",
+    )
+    error.version = commit_version(name)
+    return error
 
 
 class CommitReader:

@@ -66,16 +66,23 @@ _AWAY: Final = (
 )
 
 
+_AFTER_LOG: Final = (
+    "restore the log from a backup until the latest version can be rebuilt, then run `"
+)
+
+
 @dataclass(slots=True)
 class Findings:
     """Collect findings and notes; a note says which part could not be checked, and why.
 
-    ``repairs`` has repairs by file, where those of the codes do not apply.
+    ``repairs`` has repairs by file, where those of the codes do not apply. ``waits_for_log``: the
+    latest version cannot be rebuilt, so no command can repair anything yet.
     """
 
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     repairs: dict[str, str] = field(default_factory=dict)
+    waits_for_log: bool = False
     _tables: list[pa.Table] = field(default_factory=list)
 
     def add(
@@ -109,6 +116,10 @@ class Findings:
         repairs = _replace_repairs(found, repairs, store, storage_options)
         for name, text in self.repairs.items():
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
+        if self.waits_for_log:
+            is_command = pc.starts_with(repairs, "deltactl ")
+            later = pc.binary_join_element_wise(_AFTER_LOG, repairs, "`", "")
+            repairs = pc.if_else(is_command, later, repairs)
         described = pa.table(
             [
                 found["code"],

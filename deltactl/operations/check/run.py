@@ -161,13 +161,24 @@ class _Run:
             return snapshot
         except LogGapError as error:
             if not self.findings.has("LOG_GAP"):
-                self.findings.add("LOG_GAP", error.message, version=version)
+                first = self._first_missing(broken)
+                file = self.log.commit_file(first)
+                self.findings.add("LOG_GAP", error.message, version=first, file=file)
         except MissingActionError as error:
             self.findings.add("LOG_ACTION_MISSING", error.message, version=version)
         except CorruptLogError as error:
             if not self.findings.has("COMMIT_UNREADABLE"):
                 self.findings.add("LOG_UNREADABLE", error.message, version=version)
+        self.findings.waits_for_log = self.options.version is None
         return None
+
+    def _first_missing(self, broken: frozenset[Checkpoint]) -> int:
+        """Return the first version after the newest usable checkpoint that has no commit."""
+        usable = (it.version for it in self.log.checkpoints if it not in broken)
+        version = max(usable, default=-1) + 1
+        while version in self.log.commit_files:
+            version += 1
+        return version
 
     def _find_unsupported(self, snapshot: Snapshot) -> str | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import socket
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,17 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import KEEPS_FILES, ConflictError, DeltactlError, SafetyError, StorageError
+from deltactl.errors import (
+    KEEPS_FILES,
+    AccessDeniedError,
+    ConflictError,
+    CredentialsExpiredError,
+    CredentialsRefusedError,
+    DeltactlError,
+    SafetyError,
+    StorageError,
+    UnsupportedByStoreError,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -278,12 +289,22 @@ def _write(store: Store, note: CloneNote) -> None:
         mark_running(store, note)
         write_note(store, note)
     except StorageError as error:
+        if not _is_not_writable(error):
+            raise
         raise SafetyError(
             f"the clone cannot be recorded in {store.uri}: {error.message}. Without this record, "
             "a vacuum of the source could remove files that the clone uses",
             hint=f"Add {option('note', False)} to clone without this record, or use "
             f"{option('deep', True)}.",
         ) from error
+
+
+def _is_not_writable(error: StorageError) -> bool:
+    """Return whether a table cannot be written by this user at all, also not after a rerun."""
+    if isinstance(error, CredentialsExpiredError | CredentialsRefusedError):
+        return False
+    is_read_only = getattr(error.__cause__, "errno", None) == errno.EROFS
+    return is_read_only or isinstance(error, AccessDeniedError | UnsupportedByStoreError)
 
 
 def _take_back(store: Store, note: CloneNote) -> None:

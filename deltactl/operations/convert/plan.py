@@ -107,6 +107,7 @@ def plan_convert(
     files = sorted(_list_files(footers, partitioning, columns), key=lambda file: file.path)
     both = [f.name for f in partitioning.fields if f.name.lower() in types]
     notes += _note_partitions(both, footers, partitioning, columns)
+    notes += _note_delta_files(footers)
     if partitioning.assumes_utc:
         notes.append("timestamps without a zone in directory names are read as UTC")
     return ConvertPlan(
@@ -118,6 +119,24 @@ def plan_convert(
         tuple(sorted(merger.widened)),
         tuple(notes),
     )
+
+
+def _note_delta_files(footers: Footers) -> list[str]:
+    """Return the warning about files of Delta writers: the log that says which are live is lost."""
+    found = [
+        name
+        for group in footers.groups
+        for name in group.files.filter(group.files["is_of_delta"])["path"].to_pylist()
+    ]
+    if not found:
+        return []
+    files = format_count(len(found), "file was", "files were")
+    return [
+        f"{files} written by deltactl, delta-rs or Delta Kernel, such as {min(found)!r}. If the "
+        "directory was a Delta table that lost its log, the files also have rows of old versions: "
+        "deleted rows come back, and rewritten rows are there twice. To find out, look for keys "
+        "that occur twice. If there are any, restore _delta_log from a backup instead"
+    ]
 
 
 def _note_partitions(

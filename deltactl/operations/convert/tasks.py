@@ -25,6 +25,7 @@ from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf
+from deltactl.protocol.vacuum_names import is_of_delta_writer
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
@@ -35,6 +36,7 @@ FILE_SCHEMA: Final = pa.schema(
         ("size_bytes", pa.int64()),
         ("modified_ms", pa.int64()),
         ("num_rows", pa.int64()),
+        ("is_of_delta", pa.bool_()),  # whether only a Delta writer writes such a file
     ]
 )
 
@@ -46,6 +48,9 @@ CHANGE_TYPE: Final = "_change_type"
 """The column with the kind of change in change data files; in data files it is null."""
 
 _IS_CDC: Final = "__is_cdc"
+
+_KERNEL: Final = b"io.delta.kernel.default-parquet-writer"
+"""A key that Delta Kernel for Java writes into footers."""
 
 _ROW_TRACKING: Final = re.compile(
     r"_row-(?:id|commit-version)-col-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -154,7 +159,7 @@ class _FooterReader:
                 if isinstance(reader, DataFileError):
                     self._problems.append((info.name, None, reader.message))
                 else:
-                    reader.add(info, footers[index].metadata)
+                    reader.add(info, footers[index])
         self._held, self._held_bytes = [], 0
 
     def _open_group(self, group: SchemaGroup) -> _GroupReader | DataFileError:
@@ -173,12 +178,16 @@ class _GroupReader:
         self._schema = read_file_schema(schema)
         self._columns = _wanted_columns(spec, self._schema)
         self._stats = StatsReader(schema, self._columns)
-        self._rows: list[tuple[str, int, int, int]] = []
+        self._rows: list[tuple[str, int, int, int, bool]] = []
 
-    def add(self, info: FileInfo, footer: pq.FileMetaData) -> None:
+    def add(self, info: FileInfo, footer: Footer) -> None:
         """Add a file."""
-        self._stats.add(footer)
-        self._rows.append((info.name, info.size_bytes, info.modified_ms, footer.num_rows))
+        found = footer.metadata
+        self._stats.add(found)
+        is_of_delta = _KERNEL in footer.data or is_of_delta_writer(info.name, _read_creator(found))
+        self._rows.append(
+            (info.name, info.size_bytes, info.modified_ms, found.num_rows, is_of_delta)
+        )
 
     def finish(self) -> FooterGroup:
         """Return the contents of the footers."""
@@ -191,6 +200,13 @@ class _GroupReader:
             if (values := known.get(leaf.path))
         }
         return FooterGroup(self._schema, files, leaves)
+
+
+def _read_creator(footer: pq.FileMetaData) -> str:
+    try:
+        return str(footer.created_by)
+    except UnicodeDecodeError:
+        return ""
 
 
 def _wanted_columns(spec: FooterSpec, schema: FileSchema) -> StatsColumns:

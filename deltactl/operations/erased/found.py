@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import InterruptedRunError
+from deltactl.log.audit.stored_actions import HELD, NEXT
 from deltactl.operations.erased.report import (
     BY_HAND,
     ErasedReport,
@@ -94,7 +95,9 @@ class Found(Searched):
 
     def report(self, tables: Sequence[tuple[str, int]], predicate: str | None) -> ErasedReport:
         """Return the report; without a predicate, values in names are masked."""
-        places = tuple(map(self._with_time, self.places.values()))
+        versions = dict(tables)
+        timed = map(self._with_time, self.places.values())
+        places = tuple(replace(it, version=versions.get(it.table, 0)) for it in timed)
         unread = self.unread
         if predicate is None:
             clones = [table for table, _ in tables[1:]]
@@ -127,9 +130,12 @@ class Found(Searched):
             is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
             known = [it for it in ends if it is not None and not is_live]
             until_ms = max(known) if len(known) == len(ends) else None
+        if until_ms is not None and until_ms >= HELD:
+            until_ms = None
+        of = (*place.of, Where.LATEST) if place.until_ms == NEXT else place.of
         trusted_ms = self.trusted_ms.get(place.table, self.now_ms)
         waits = until_ms is not None and trusted_ms < until_ms <= self.now_ms
-        timed = replace(place, until_ms=until_ms, waits=waits)
+        timed = replace(place, until_ms=until_ms, waits=waits, of=of)
         return timed.after_manifests() if place.table in self.manifests else timed
 
     def _redacted(self, place: Place, table: str) -> Place:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError, UsageError
-from deltactl.log.audit.stored_actions import StoredActions, find_ends, read_stored_actions
+from deltactl.log.audit.stored_actions import (
+    HELD,
+    NEXT,
+    StoredActions,
+    find_ends,
+    read_stored_actions,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.physical_names import locate
@@ -51,6 +57,23 @@ _STATS: Final = r"^\s*[^\s]"
 _ROUNDING: Final = 2.0**-51  # of the digits, of the power of ten, and of their product
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Until when the log keeps its files: by name, as far as known.
+
+    A new checkpoint leaves out what was removed before ``cutoff_ms``.
+    """
+
+    by_name: Mapping[str, int] = field(default_factory=dict)
+    cutoff_ms: int = 0
+
+    def of_actions(self, part: StoredActions, of: pa.Array, removed_ms: pa.Array) -> pa.Array:
+        """Return until when the log keeps file actions of ``part``; arguments are its columns."""
+        ends = pa.array([self.by_name.get(it.name) for it in part.files], pa.int64()).take(of)
+        is_old = pc.and_(pc.equal(ends, HELD), pc.less_equal(removed_ms, self.cutoff_ms))
+        return pc.if_else(pc.fill_null(is_old, False), NEXT, ends)
+
+
 def search_log(
     snapshot: Snapshot, files: Sequence[FileInfo], sought: Sought, found: Found
 ) -> pa.Table:
@@ -59,17 +82,18 @@ def search_log(
     Rows with partition values come first.
     """
     seen, named, bare = SeenKeys(), [NAMED.empty_table()], [NAMED.empty_table()]
-    latest, ends = DeltaLog.commit_file(snapshot.version), dict[str, int]()
+    latest, ends = DeltaLog.commit_file(snapshot.version), Ends()
     with suppress(UsageError):  # an invalid property: the end is not known
-        ends = find_ends(snapshot, files, found.now_ms)
+        cutoff_ms = found.now_ms - snapshot.properties.deleted_file_retention_ms
+        ends = Ends(find_ends(snapshot, files, found.now_ms), cutoff_ms)
     for part in read_stored_actions(snapshot.store, files, snapshot.metadata):
         found.ensure_running()
         search_actions(found, part, part.place, sought, ends=ends, latest=latest)
         names = locate_known(snapshot.store, part.actions["path"])
-        until = pa.array([ends.get(it.name) for it in part.files], pa.int64())
         of = part.actions["of"].combine_chunks()
-        until = until.take(of)
-        is_it = pc.and_(absolute_mask(names), part.actions["removed_ms"].is_valid())
+        removed_ms = part.actions["removed_ms"].combine_chunks()
+        until = ends.of_actions(part, of, removed_ms)
+        is_it = pc.and_(absolute_mask(names), removed_ms.is_valid())
         is_later = pa.array(_are_later(part, latest), pa.bool_()).take(of)
         columns = part.actions["partition_values"], pc.if_else(is_it, until, None), is_later
         rows = pa.table([names, *columns], schema=NAMED)
@@ -138,23 +162,25 @@ def search_actions(
     place: str,
     sought: Sought,
     *,
-    ends: Mapping[str, int] = MappingProxyType({}),
+    ends: Ends | None = None,
     latest: str = "",
 ) -> None:
     """Search files of the log, of which ``ends`` says until when they are kept."""
+    ends = ends or Ends()
 
-    def add(index: int, entries: int, what: str) -> None:
+    def add(index: int, entries: int, what: str, until_ms: int | None) -> None:
         name = part.files[index].name
         where = Where.LATEST if name == latest else Where(place)
         # No cleanup deletes files that are not of a version.
-        until_ms = ends.get(name) if where.steps else None
+        until_ms = until_ms if where.steps else None
         found.add(where, name, entries=entries, parts=(what,), until_ms=until_ms)
 
     for index, error in part.problems.items():
         found.add_unread(part.files[index].name, place, error)
     for index, what in find_parts(part.nodes, sought):
-        add(index, 1, what)
+        add(index, 1, what, ends.by_name.get(part.files[index].name))
     for batch in part.actions.to_batches():
+        until = ends.of_actions(part, batch["of"], batch["removed_ms"])
         masks = {"paths": sought.in_paths(batch["path"]), "tags": _map_mask(sought, batch["tags"])}
         try:
             masks["minima and maxima"] = _bounds_mask(sought, batch)
@@ -165,8 +191,10 @@ def search_actions(
             for index in batch["of"].unique().to_pylist():
                 found.add_unread(part.files[index].name, place, error)
         for what, mask in masks.items():
-            for row in batch["of"].filter(mask).value_counts().to_pylist():
-                add(row["values"], row["counts"], what)
+            hits = pa.table({"of": batch["of"].filter(mask), "until": until.filter(mask)})
+            counts = hits.group_by("of").aggregate([("of", "count"), ("until", "max")])
+            for row in counts.to_pylist():
+                add(row["of"], row["of_count"], what, row["until_max"])
 
 
 def _bounds_mask(sought: Sought, files: pa.RecordBatch) -> pa.Array:

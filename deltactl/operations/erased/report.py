@@ -25,6 +25,8 @@ _DELETE: Final = "DELETE FROM delta.`{path}` WHERE {predicate}"
 _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
 _UNSET: Final = "deltactl alter {} --unset {key}"
+# A later version, that of a property which nothing reads: a cleanup keeps the latest one.
+_COMMIT: Final = "deltactl alter {} --set deltactl.versionAfter={version}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
 # A lite vacuum finds no file that was copied back.
 _VACUUM: Final = "deltactl vacuum {} --mode full"
@@ -82,7 +84,7 @@ class Where(StrEnum):
     )
     VERSIONS = "old object versions", "the versioning of the bucket: use a lifecycle rule of it"
     PATHS = "names of files and directories", "these files and directories, until they are deleted"
-    LATEST = "latest commit", "the log, until a later version exists", _CLEANUP
+    LATEST = "latest commit", "the log, until a later version exists", _COMMIT, _CLEANUP
     PROPERTIES = (
         "table properties",
         "the latest version, and so each new checkpoint",
@@ -136,7 +138,7 @@ _BY_CLOCK: Final = {
 _STEPS: Final = (
     *(_DELETE, _UNSET, _PURGE, _REWRITE, _MANIFEST, _VACUUM),
     # Not before the vacuums: they delete only files that the log still names.
-    *(_EMPTY_QUARANTINE, _CLEANUP),
+    *(_EMPTY_QUARANTINE, _COMMIT, _CLEANUP),
 )
 """In the order in which to take them."""
 
@@ -213,7 +215,7 @@ class Place:
     ``table`` is the address of the table or clone. ``parts``: what has the values. ``until_ms``:
     when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
     this machine, but nothing else proves the time (see ``trusted_time``). ``of``: the places whose
-    steps end this one, too.
+    steps end this one, too. ``version`` is the latest one of the table.
     """
 
     table: str
@@ -225,6 +227,7 @@ class Place:
     parts: tuple[str, ...] = ()
     waits: bool = False
     of: tuple[Where, ...] = ()
+    version: int = 0
 
     @property
     def kept_by(self) -> str:
@@ -273,7 +276,7 @@ class Place:
         """Return a step as commands, or as the statement for the engine that writes the table."""
         table = self.table
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
-        texts = {"path": path.replace("`", "``"), "predicate": predicate}
+        texts = {"path": path.replace("`", "``"), "predicate": predicate, "version": self.version}
         keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
         command = _BY_CLOCK[step] if by_clock else step
         return [command.format(shlex.quote(table), key=key, **texts) for key in keys]
@@ -334,7 +337,7 @@ class ErasedReport(ShortRepr):
             names = {it.name for it in places}
             # Each cleanup writes a checkpoint, with the metadata of the latest version. A DELETE
             # rewrites files: perhaps no others are left to rewrite.
-            vain = {_CLEANUP} if Where.METADATA in names else set()
+            vain = {_COMMIT, _CLEANUP} if Where.METADATA in names else set()
             vain |= {_REWRITE} if Where.LIVE in names else set()
             steps = {it for it in steps if it[0] not in vain}
             for step in _needed(steps):

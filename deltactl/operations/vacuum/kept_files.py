@@ -43,6 +43,7 @@ from deltactl.errors import (
     SafetyError,
     VersionNotFoundError,
     Warn,
+    ignore_warning,
 )
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
@@ -274,7 +275,7 @@ class OtherTables:
     ) -> Iterator[pa.ChunkedArray]:
         """Yield the names that may be of files under the root that another table references."""
         refuse_chain(other.uri)
-        columns = self._named_by(other, note)
+        columns = names_in_log_of(other, note, self._warn)
         yield from self._names_in(other, columns, may_be_elsewhere=may_be_elsewhere)
 
     def _names_in(
@@ -322,35 +323,42 @@ class OtherTables:
                 return True
         return False
 
-    def _named_by(
-        self, other: Store, note: CloneNote | None
-    ) -> Iterator[Sequence[pa.ChunkedArray]]:
-        """Yield columns of names, relative or absolute, in any version of another table."""
-        log = DeltaLog(other, self._warn)
-        log.ensure_newest()
-        events = EventCollector()
-        latest = log.snapshot(visitors=[events])
-        if note is not None and note.clone_id and latest.metadata.id != note.clone_id:
-            raise NotATableError(
-                f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
-                f"{note.clone_id}"
-            )
-        if note is not None and latest.version < note.clone_version:
-            raise ConflictError(
-                f"a `deltactl clone --replace` has not committed version {note.clone_version} of "
-                "the clone. If it was killed, rerun it"
-            )
-        yield from _files_of(latest)
-        for batch in latest.tombstone_batches(_FILE_COLUMNS):
-            yield _names(batch)
-        first = log.first_commit
-        if first > latest.version:
-            return
-        scan = log.events(latest, first, events)
-        yield [scan.events["path"], scan.events["vector_file"], scan.change_files["path"]]
-        # All files that were live since the version before are in these commits, or are live.
-        for version in _older_versions(log, first - 1):
-            yield from _files_of(log.snapshot(version))
+
+def names_in_log_of(
+    other: Store, note: CloneNote | None, warn: Warn = ignore_warning
+) -> Iterator[Sequence[pa.ChunkedArray]]:
+    """Yield columns of names, relative or absolute, in any version of another table.
+
+    Raises:
+        NotATableError: there is no table, or not the one that the note is of.
+        ConflictError: the version that the note names was not committed yet.
+        DeltactlError: its log cannot be read.
+    """
+    log = DeltaLog(other, warn)
+    log.ensure_newest()
+    events = EventCollector()
+    latest = log.snapshot(visitors=[events])
+    if note is not None and note.clone_id and latest.metadata.id != note.clone_id:
+        raise NotATableError(
+            f"{other.uri} now contains another table: its id is {latest.metadata.id}, not "
+            f"{note.clone_id}"
+        )
+    if note is not None and latest.version < note.clone_version:
+        raise ConflictError(
+            f"a `deltactl clone --replace` has not committed version {note.clone_version} of "
+            "the clone. If it was killed, rerun it"
+        )
+    yield from _files_of(latest)
+    for batch in latest.tombstone_batches(_FILE_COLUMNS):
+        yield _names(batch)
+    first = log.first_commit
+    if first > latest.version:
+        return
+    scan = log.events(latest, first, events)
+    yield [scan.events["path"], scan.events["vector_file"], scan.change_files["path"]]
+    # All files that were live since the version before are in these commits, or are live.
+    for version in _older_versions(log, first - 1):
+        yield from _files_of(log.snapshot(version))
 
 
 def _files_of(snapshot: Snapshot) -> Iterator[Sequence[pa.ChunkedArray]]:

@@ -147,6 +147,15 @@ def test_missing_files(cli: RunCli, lost: TableBuilder) -> None:
     assert "deletion vector 'deletion_vector_" in cli("optimize", "events").err
 
 
+def test_several_files_without_their_vectors(cli: RunCli, lost: TableBuilder) -> None:
+    (path,) = (it for it, _ in lost.state.files if it == "f00003.parquet")
+    lost.delete_rows(path, [1])
+    for vector in Path("events").glob("*.bin"):
+        vector.unlink()
+    ran = cli("check", "events", "--fix", "missing-files", "--dry-run")
+    assert "note  2 other files lack only deletion vectors: see --fix missing-vectors" in ran.out
+
+
 def test_missing_vectors(cli: RunCli, lost: TableBuilder) -> None:
     words = ("check", "events", "--fix", "missing-vectors")
     assert "`deltactl explain VECTOR_MISSING`" in " ".join(cli("check", "events").out.split())

@@ -246,6 +246,18 @@ def test_a_clone_that_is_gone_is_forgotten_only_on_request(
     assert cli("vacuum", "events", ALL, "--mode", "full", "--yes").code == 0
 
 
+def test_a_clone_of_a_moved_table_is_not_forgotten(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    assert cli("clone", "events", "clone", "--shallow").code == 0
+    (tmp_path / "events").rename(tmp_path / "moved")
+    for option in ("--dry-run", "--yes"):
+        refused = cli("vacuum", "moved", "--forget-clone", "clone", option)
+        assert refused.code == 6
+        assert "references files of this table, such as '" in refused.err
+    assert len(read_notes(LocalStore("moved"))) == 1
+
+
 def test_the_record_of_a_clone_that_may_be_running_is_not_forgotten(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:

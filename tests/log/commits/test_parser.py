@@ -124,13 +124,6 @@ def test_an_empty_file_is_truncated(content: bytes) -> None:
         parse(GOOD, content)
 
 
-def test_the_hint_has_the_version_before_a_damaged_commit() -> None:
-    damaged = CommitBytes("_delta_log/00000000000000000007.json", b'{"add":')
-    with pytest.raises(CorruptLogError) as caught:
-        list(CommitParser(()).parse([damaged]))
-    assert "`deltactl clone TABLE NEW --deep --version 6`" in str(caught.value.hint)
-
-
 def test_seq_grows_over_files_and_calls() -> None:
     parser = CommitParser()
     first = list(parser.parse([CommitBytes("0", GOOD), CommitBytes("1", GOOD)]))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.codes import load_findings
-from deltactl.errors import CorruptLogError, LogGapError
+from deltactl.errors import CorruptLogError, LogGapError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import Depth
@@ -41,7 +41,7 @@ from tests.support.damage import (
     true_stats,
 )
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import LOG, Column, TableBuilder, encode_lines
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, encode_lines
 from tests.support.table_samples import FEATURES, LAYOUTS, SHAPES, build_sample
 
 
@@ -336,6 +336,29 @@ def test_an_empty_checkpoint_beyond_the_newest_commit_shows_a_loss() -> None:
         DeltaLog(builder.store, fail).ensure_newest()
     Table("x", store=builder.store, warn=fail).fix(kind="last-checkpoint")
     assert codes(check(builder.store)) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no checkpoint"])
+def test_no_command_is_a_repair_until_the_log_is_restored(content: bytes | None) -> None:
+    """All checkpoints after a log cleanup are lost, empty or damaged."""
+    builder = table()
+    builder.checkpoint()
+    builder.hint(builder.version)
+    builder.append([{"id": 9, "name": "z", "p": 1}])
+    builder.store.delete_many([commit_path(version) for version in range(3)])
+    for info in [*builder.store.list_from(LOG)]:
+        if ".checkpoint." in info.name:
+            builder.store.delete_many([info.name])
+            if content is not None:
+                builder.store.put(info.name, content)
+    rows = {row["code"]: row for row in check(builder.store).findings.to_pylist()}
+    gap = rows["LOG_GAP"]
+    assert (gap["version"], gap["file"]) == (0, commit_path(0))
+    if content != b"no checkpoint":  # this is a note then
+        assert rows["HINT_WRONG"]["repair"].startswith("restore the log from a backup until ")
+    assert not [row for row in rows.values() if row["repair"].startswith("deltactl")]
+    with pytest.raises(LogGapError):
+        Table("x", store=builder.store, warn=ignore_warning).repair_checkpoints()
 
 
 def test_an_unreadable_checkpoint_without_any_commit_stops_readers() -> None:

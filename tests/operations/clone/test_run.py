@@ -1,6 +1,8 @@
 """``clone``: what the target gets, what is refused, and how a run continues."""
 
+import errno
 import json
+import os
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,11 +17,14 @@ from deltactl.errors import (
     AccessDeniedError,
     CommitDamagedError,
     ConflictError,
+    CredentialsExpiredError,
     DataFileError,
     DeltactlError,
     InterruptedRunError,
     LeaseHeldError,
     SafetyError,
+    StorageError,
+    UnreachableError,
     UnsupportedFeatureError,
     UsageError,
     VersionNotFoundError,
@@ -39,6 +44,7 @@ from deltactl.operations.clone_notes import (
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions
+from deltactl.storage.errors import map_error
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
@@ -391,6 +397,37 @@ def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
         clone(Closed(builder.store), target, deep=False)
     assert "note=False" in (raised.value.hint or "")
     assert names(target) == set()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_only_a_source_that_cannot_be_written_is_cloned_without_a_note(number: int) -> None:
+    builder = with_vectors()
+    target = fresh_store()
+
+    class Full(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            cause = OSError(number, os.strerror(number))
+            raise map_error(cause, "write", name, self.uri) from cause
+
+    before = contents(builder.store)
+    with pytest.raises(DeltactlError) as raised:
+        clone(Full(builder.store), target, deep=False)
+    assert (raised.value.exit_code, "note=False" in (raised.value.hint or "")) == (
+        (6, True) if number == errno.EROFS else (8, False)
+    )
+    assert (contents(builder.store), names(target)) == (before, set())
+
+
+@pytest.mark.parametrize("error", [CredentialsExpiredError, UnreachableError])
+def test_a_store_that_fails_does_not_make_a_clone_without_a_note(
+    error: type[StorageError],
+) -> None:
+    class Failing(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            raise error(f"cannot write {name!r}")
+
+    with pytest.raises(error):
+        clone(Failing(with_vectors().store), fresh_store(), deep=False)
 
 
 @pytest.mark.parametrize("is_clone", [False, True])

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl import convert
 from deltactl.errors import (
@@ -479,3 +480,77 @@ def test_footers_are_read_in_parts(
         assert stats["minValues"]["n"] == number
         assert stats["maxValues"]["n"] == number + 10
         assert stats["nullCount"] == {"n": 0, "s": 1 if number % 2 else 2}
+
+
+# -- directories that were tables --------------------------------------------------------------
+
+
+def write_table_of_delta_rs(root: Path) -> DeltaTable:
+    for start in (0, 10):
+        write_deltalake(root, pa.table({"id": range(start, start + 10)}), mode="append")
+    return DeltaTable(root)
+
+
+def zorder_with_delta_rs(root: Path) -> None:
+    write_table_of_delta_rs(root).optimize.z_order(["id"])
+
+
+def compact_with_delta_rs(root: Path) -> None:
+    write_table_of_delta_rs(root).optimize.compact()
+
+
+def optimize_with_deltactl(root: Path) -> None:
+    write(root, "a.parquet", {"id": range(10)})
+    write(root, "b.parquet", {"id": range(10, 20)})
+    convert(str(root))
+    Table(str(root)).optimize()
+
+
+@pytest.mark.parametrize(
+    ("make_table", "count"),
+    [(compact_with_delta_rs, 3), (zorder_with_delta_rs, 3), (optimize_with_deltactl, 1)],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_files_of_a_table_that_lost_its_log_are_told_of(
+    tmp_path: Path, make_table: Any, count: int, dry_run: bool
+) -> None:
+    make_table(tmp_path)
+    assert len(rows(tmp_path)) == 20
+    shutil.rmtree(tmp_path / "_delta_log")
+    said: list[str] = []
+    report = convert(str(tmp_path), dry_run=dry_run, warn=said.append)
+    assert report.plan is not None and report.plan.num_rows == 40
+    (note,) = report.plan.notes
+    assert said == [note]
+    files = "1 file was" if count == 1 else f"{count} files were"
+    assert note.startswith(f"{files} written by deltactl, delta-rs or Delta Kernel, such as 'part-")
+
+
+def test_files_with_the_names_of_spark_are_not_told_of(tmp_path: Path) -> None:
+    unique = "0b8ee9f2-3b0c-4f0e-8d5c-6f8a1d1f0c11"
+    write(tmp_path, f"part-00000-{unique}-c000.snappy.parquet", {"id": [1]})
+    write(tmp_path, f"part-00000-{unique}.c000.snappy.parquet", {"id": [2]})
+    convert(str(tmp_path), warn=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_told"),
+    [
+        (b"parquet-cpp-arrow", b"\xff" * 17, False),
+        (b"parquet-cpp-arrow", b"delta-rs version ", True),
+    ],
+)
+def test_a_creator_in_a_footer(tmp_path: Path, old: bytes, new: bytes, is_told: bool) -> None:
+    path = write(tmp_path, "a.parquet", {"id": [1]})
+    path.write_bytes(path.read_bytes().replace(old, new))
+    said: list[str] = []
+    convert(str(tmp_path), warn=said.append)
+    assert len(said) == is_told
+
+
+def test_files_of_delta_kernel_are_told_of(tmp_path: Path) -> None:
+    key = {"io.delta.kernel.default-parquet-writer": "Kernel-Defaults-4.0.0"}
+    write(tmp_path, "a.parquet", pa.table({"id": [1]}).replace_schema_metadata(key))
+    said: list[str] = []
+    convert(str(tmp_path), warn=said.append)
+    assert "delta-rs or Delta Kernel, such as 'a.parquet'" in said[0]
