@@ -82,7 +82,7 @@ def _open_local(uri: str, options: Mapping[str, str]) -> Store:
 
 
 def _open_directory(path: str) -> Store:
-    """Open a directory; if its path is not UTF-8, Arrow cannot open files, so nothing is changed."""
+    """Open a directory; nothing is changed in one whose path is not UTF-8, as Arrow needs it."""
     store = LocalStore(path)
     if is_utf8(uri_to_path(store.uri)):
         return store
