@@ -413,3 +413,18 @@ def test_a_locale_that_is_not_utf_8(tmp_path: Path) -> None:
     ):
         assert refused.returncode != 0
         assert b"reads the names of files as ascii" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("optimize", "--user-metadata", "\udcff"),
+        ("alter", "--set", "a=\udcff"),
+        ("describe-history", "--blame", "p=\udcff"),
+    ],
+)
+def test_a_text_that_is_not_utf_8(cli: RunCli, words: tuple[str, ...]) -> None:
+    """The log contains only UTF-8. An argument with other bytes has lone surrogates in Python."""
+    ran = cli(words[0], "t", *words[1:])
+    assert ran.code == 2
+    assert f"{words[1]}: {words[2]!r} is not valid UTF-8" in ran.err

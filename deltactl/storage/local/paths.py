@@ -108,7 +108,7 @@ class LocalPaths:
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
                 f"{name!r} leads out of {self.uri} through a symbolic link",
-                hint="Replace the link with a directory. Nothing was written or deleted through it.",
+                hint="Replace the link with a directory. Nothing was changed through it.",
             )
         if safe_directories is not None:
             safe_directories.add(directory)

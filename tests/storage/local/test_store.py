@@ -52,7 +52,7 @@ def test_writes_through_a_link_out_of_the_root_are_refused(
         with pytest.raises(SafetyError, match="symbolic link") as caught:
             store.put(name, b"")
         # The run may have changed other files before.
-        assert str(caught.value.hint).endswith("Nothing was written or deleted through it.")
+        assert str(caught.value.hint).endswith("Nothing was changed through it.")
         with pytest.raises(SafetyError):
             store.put_if_absent(name, b"")
         with pytest.raises(SafetyError):
