@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
+    if sys.getfilesystemencoding() != "utf-8":
+        _start_again()
     # With the default thresholds the collector scans the values of a long history many times, and
     # before that the objects of all modules.
     gc.set_threshold(200_000, 50, 50)
@@ -25,6 +29,18 @@ def main() -> NoReturn:
     for number, handler in before.items():
         signal.signal(number, handler)
     run_main()
+
+
+def _start_again() -> None:
+    """Replace this process by the same one in Python's UTF-8 mode; return if that did not help.
+
+    The names of files are UTF-8 in the log and for Arrow, whatever the locale. The process keeps
+    its id, its arguments, and what it inherited; processes that it starts are in this mode too.
+    """
+    if os.environ.get("PYTHONUTF8") != "1" and sys.executable:
+        os.environ["PYTHONUTF8"] = "1"
+        with suppress(OSError):  # local stores then refuse
+            os.execv(sys.executable, sys.orig_argv)
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:

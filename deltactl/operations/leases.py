@@ -257,12 +257,16 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
 
     A file that is invalid, or that only another user can read, is respected until it would have
     expired; nobody knows when its run began. A holder whose clock is ahead holds for at most a day
-    longer.
+    longer, and began at the latest when the file was written.
     """
     try:
         holder = Holder.parse(json.loads(store.read(info.name)))
         latest_ms = info.modified_ms + LEASE_MS + DAY_MS
-        return replace(holder, expires_ms=min(holder.expires_ms, latest_ms))
+        return replace(
+            holder,
+            since_ms=min(holder.since_ms, info.modified_ms),
+            expires_ms=min(holder.expires_ms, latest_ms),
+        )
     except ObjectNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AccessDeniedError):

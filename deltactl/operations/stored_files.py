@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.vacuum_names import HiddenRule
+from deltactl.storage.names import is_utf8
 from deltactl.storage.store import Store, Tree
 
 FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
@@ -83,7 +84,7 @@ def list_facts(store: Store) -> Listing:
     for part in store.walk_tree(lambda directory: True, facts=True):
         columns: list[list[Any]] = [listing.add(part), part.sizes_bytes, part.modified_ms]
         if len(columns[0]) < len(part.files):
-            valid = [_is_utf8(name) for name in part.files]
+            valid = [is_utf8(name) for name in part.files]
             columns[1:] = [list(compress(column, valid)) for column in columns[1:]]
         chunks.append(pa.table(list(map(pa.array, columns, FACTS.types)), schema=FACTS))
     facts = pa.concat_tables(chunks)
@@ -96,12 +97,8 @@ def _utf8(names: list[str]) -> list[str]:
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        return [name for name in names if _is_utf8(name)]
+        return [name for name in names if is_utf8(name)]
     return names
-
-
-def _is_utf8(name: str) -> bool:
-    return name.encode("utf-8", "ignore").decode() == name
 
 
 def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:

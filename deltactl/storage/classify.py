@@ -79,7 +79,7 @@ _TYPES: Final[Sequence[tuple[tuple[type[Exception], ...], ErrorKind]]] = (
         (ConnectionError, TimeoutError, InterruptedError, BlockingIOError),
         (TransientStorageError, None),
     ),
-    ((UnicodeError,), (StorageError, "Use a file system that allows this name.")),
+    ((UnicodeError,), (StorageError, "Give the file and its directories names that are UTF-8.")),
 )
 
 # Class names of cloud libraries identify their errors without an import.

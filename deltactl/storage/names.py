@@ -120,6 +120,11 @@ def _is_normal(name: str) -> bool:
         return False
 
 
+def is_utf8(name: str) -> bool:
+    """Return whether a name is valid UTF-8; Python holds other bytes as lone surrogates."""
+    return name.encode("utf-8", "ignore").decode() == name
+
+
 def is_table_name(address: str) -> bool:
     """Return whether an address is the name of a table in a catalog, or a pattern of names."""
     return parse_scheme(address) in CATALOG_SCHEMES

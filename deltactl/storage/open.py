@@ -16,7 +16,7 @@ from deltactl.errors import DeltactlError, SafetyError, StorageError, UsageError
 from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import strip_file_scheme, uri_to_path
-from deltactl.storage.names import common_address, is_local_uri, parse_scheme
+from deltactl.storage.names import common_address, is_local_uri, is_utf8, parse_scheme
 from deltactl.storage.providers import GCS, PROVIDERS, S3, Provider, other_provider
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import guarded
@@ -48,7 +48,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
         _refuse_lookalike(uri)
         # Unlike Path.expanduser, this accepts a directory with the name `~name` if there is no user
         # `name`.
-        return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
+        return _open_directory(os.path.expanduser(uri))  # noqa: PTH111
     opener = OPENERS.get(scheme, _open_other)
     return opener(uri, options or {})
 
@@ -62,7 +62,7 @@ def open_directory(name: str, options: Mapping[str, str] | None = None) -> Store
         UsageError, StorageError: as ``open_store``.
     """
     if parse_scheme(name) == "file":
-        return LocalStore(strip_file_scheme(name))
+        return _open_directory(strip_file_scheme(name))
     return open_store(name, options)
 
 
@@ -91,7 +91,23 @@ def _open_local(uri: str, options: Mapping[str, str]) -> Store:
     path = uri_to_path(uri)
     if not path.startswith("/"):
         raise UsageError(f"{uri!r} is not absolute", hint="Write file:///path, or a plain path.")
-    return LocalStore(path)
+    return _open_directory(path)
+
+
+def _open_directory(path: str) -> Store:
+    """Open a directory; nothing is changed in one whose path is not UTF-8, as Arrow needs it."""
+    store = LocalStore(path)
+    if is_utf8(uri_to_path(store.uri)):
+        return store
+
+    def refuse(change: str) -> None:
+        raise SafetyError(
+            f"cannot {change} in {store.uri}: this path is not UTF-8, so deltactl could not read "
+            "what it writes",
+            hint="Move the table to a path that is UTF-8.",
+        )
+
+    return guarded(store, refuse)
 
 
 def _open_remote(uri: str, options: Mapping[str, str]) -> Store:

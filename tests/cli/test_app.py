@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import deltactl
@@ -376,3 +378,53 @@ def test_closed_streams_are_survived() -> None:
         ["bash", "-c", '"$0" -m deltactl --version >&- 2>&-', sys.executable], check=False
     )
     assert done.returncode == 0
+
+
+LOCALE_IS_ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+"""The environment of a process that reads names of files as ASCII, on any machine."""
+
+
+def test_a_locale_that_is_not_utf_8(tmp_path: Path) -> None:
+    """Names of files on the command line and in the table are UTF-8 whatever the locale."""
+    table = tmp_path / "Größe"
+    directory = table / "p=Straße"
+    directory.mkdir(parents=True)
+    for number in range(3):
+        pq.write_table(pa.table({"id": [number]}), directory / f"{number}.parquet")
+
+    def run(*words: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, *words, table],
+            input=b"",
+            capture_output=True,
+            check=False,
+            env={**os.environ, **LOCALE_IS_ASCII, **environ},
+        )
+
+    done = run("-m", "deltactl", "convert", "-q", "--partition-by", "p string")
+    assert (done.returncode, done.stderr) == (0, b"")
+    commit = (table / "_delta_log/00000000000000000000.json").read_text("utf-8")
+    assert '"path":"p=Straße/0.parquet"' in commit
+    done = run("-c", "from deltactl.__main__ import main; main()", "check", "--files", "data")
+    assert done.returncode == 0
+    for refused in (
+        run("-X", "utf8=0", "-m", "deltactl", "check"),
+        run("-c", "import sys; from deltactl import Table; Table(sys.argv[1])"),
+    ):
+        assert refused.returncode != 0
+        assert b"reads the names of files as ascii" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("optimize", "--user-metadata", "\udcff"),
+        ("alter", "--set", "a=\udcff"),
+        ("describe-history", "--blame", "p=\udcff"),
+    ],
+)
+def test_a_text_that_is_not_utf_8(cli: RunCli, words: tuple[str, ...]) -> None:
+    """The log contains only UTF-8. An argument with other bytes has lone surrogates in Python."""
+    ran = cli(words[0], "t", *words[1:])
+    assert ran.code == 2
+    assert f"{words[1]}: {words[2]!r} is not valid UTF-8" in ran.err

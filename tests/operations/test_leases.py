@@ -86,8 +86,11 @@ def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
 def test_a_lease_from_a_clock_that_is_ahead_ends_a_day_after_its_last_renewal() -> None:
     scene, store = Scene(), new_store()
     day_ms = 24 * 60 * 60 * 1000
-    ahead = replace(holder_at(scene.clock), expires_ms=scene.clock._now_ms + 400 * day_ms)
+    written_ms = scene.clock._now_ms
+    ahead = holder_at(FixedClock(written_ms + 400 * day_ms))
     store.put("_deltactl/leases/optimize.00000007.json", leases._encode(ahead))
+    [shown] = leases.list_leases(store, written_ms)
+    assert shown.since_ms <= written_ms + day_ms
     scene.clock.advance(day_ms)
     store.advance(day_ms)
     with pytest.raises(LeaseHeldError), scene.hold(store, "two"):

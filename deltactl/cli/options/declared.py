@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 _ANNOTATED: Final[Any] = Annotated
 
+# The values of options with these placeholders name files, so they need not be UTF-8.
+_ADDRESSES: Final = frozenset({"DIR", "FILE", "TABLE", "URI"})
 _PLACEHOLDERS: Final[Mapping[Any, str]] = {
     int: "N",
     float: "X",
@@ -197,6 +199,11 @@ class Declared:
                 raise UsageError(message, hint=f"Use one of: {', '.join(self.choices)}.")
             return text.lower()
         if self.kind is str:
+            from deltactl.storage.names import is_utf8  # not for help
+
+            if not (self.placeholder in _ADDRESSES or is_utf8(text)):
+                hint = "Use a terminal whose encoding is UTF-8."
+                raise UsageError(f"{text!r} is not valid UTF-8", hint=hint)
             return text
         try:
             value = self.kind(text)

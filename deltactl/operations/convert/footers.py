@@ -14,7 +14,6 @@ from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.schema import Partitioning, Problem, find_partition_names
 from deltactl.operations.convert.tasks import (
-    CHANGE_TYPE,
     FooterBatch,
     FooterGroup,
     FooterSpec,
@@ -24,6 +23,7 @@ from deltactl.operations.convert.tasks import (
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.internal_columns import CHANGE_TYPE
 from deltactl.protocol.new_tables import PLAIN
 from deltactl.protocol.partition_texts import text_parser
 from deltactl.protocol.properties import TableProperties

@@ -1,12 +1,7 @@
-"""The worker of ``convert``: read the footers of a batch of files.
-
-Source of the internal columns: PROTOCOL.md, "Add CDC File" and "Row Tracking". The names of the
-columns with row ids and row commit versions, which end in a random UUID, are from Delta on Spark.
-"""
+"""The worker of ``convert``: read the footers of a batch of files."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +16,7 @@ from deltactl.parquet.broken_footers import SchemaGroup, SchemaGroups
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer import StatsReader
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer_bytes, read_footer_bytes
+from deltactl.protocol.internal_columns import CHANGE_TYPE, IS_CDC, ROW_TRACKING
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
@@ -44,17 +40,8 @@ FILE_SCHEMA: Final = pa.schema(
 _FOOTERS_HELD: Final = 64
 _FOOTER_BYTES_HELD: Final = 1 << 20
 
-CHANGE_TYPE: Final = "_change_type"
-"""The column with the kind of change in change data files; in data files it is null."""
-
-_IS_CDC: Final = "__is_cdc"
-
 _KERNEL: Final = b"io.delta.kernel.default-parquet-writer"
 """A key that Delta Kernel for Java writes into footers."""
-
-_ROW_TRACKING: Final = re.compile(
-    r"_row-(?:id|commit-version)-col-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +216,6 @@ def is_hidden_column(field: Field, *, has_values: bool) -> bool:
     """
     if field.name == CHANGE_TYPE:
         return field.type == PrimitiveType("string") and not has_values
-    if field.name == _IS_CDC:
+    if field.name == IS_CDC:
         return field.type == PrimitiveType("boolean") and not has_values
-    return field.type == PrimitiveType("long") and bool(_ROW_TRACKING.fullmatch(field.name))
+    return field.type == PrimitiveType("long") and bool(ROW_TRACKING.fullmatch(field.name))

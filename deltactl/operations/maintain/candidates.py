@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Integers
 from deltactl.operations.maintain.actions import (
@@ -21,6 +22,7 @@ from deltactl.operations.maintain.actions import (
     predict_cost,
 )
 from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.optimize.candidates import drop_future
 from deltactl.operations.optimize.exclusions import TARGET_TAG
 from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -73,7 +75,7 @@ class HotRule:
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, files: pa.Table, policy: MaintainPolicy, now_ms: int
+        cls, snapshot: Snapshot, files: pa.Table, policy: MaintainPolicy, now_ms: int, warn: Warn
     ) -> HotRule:
         """Examine the live files of a table; files that optimize wrote do not count."""
         groups = group_partitions(
@@ -81,9 +83,12 @@ class HotRule:
         )
         times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
         is_ours = lookup_map(files["tags"], TARGET_TAG).is_valid().to_numpy()
-        written = np.where(is_ours, 0, times)
-        newest = groups.newest(written)
         skip_ms = to_duration_ms(policy.skip_hot)
+        is_used = skip_ms and "optimize" in policy.actions
+        written = drop_future(
+            np.where(is_ours, 0, times), now_ms, warn if is_used else ignore_warning
+        )
+        newest = groups.newest(written)
         hot = np.flatnonzero(newest > now_ms - skip_ms) if skip_ms else ()
         labels = {groups.label(int(group)): int(newest[group]) for group in hot}
         return cls(labels, groups.num_groups, int((written > now_ms - DAY_MS).sum()))
@@ -223,4 +228,4 @@ def _block_hot(action: Action, hot: HotRule, subject: TableSubject) -> Action:
         return action
     age = format_age(subject.now_ms - newest_ms)
     limit = format_duration(to_duration_ms(subject.policy.skip_hot))
-    return replace(action, blocked=f"recently written: last commit {age}, skip-hot {limit}")
+    return replace(action, blocked=f"recently written: newest file {age}, skip-hot {limit}")

@@ -164,7 +164,7 @@ def _examine_files(subject: TableSubject) -> list[Action]:
     facts.rows = int(pc.sum(files["num_records"]).as_py() or 0)
     facts.deleted_rows = int(pc.sum(vectors).as_py() or 0)
     try:
-        hot = HotRule.of(snapshot, files, policy, subject.now_ms)
+        hot = HotRule.of(snapshot, files, policy, subject.now_ms, subject.log.warn)
         facts.partitions, facts.files_a_day = hot.num_partitions, hot.files_a_day
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions:

@@ -278,5 +278,6 @@ def _render(name: str, about: str, known: Iterable[tuple[str, dict[str, float | 
 
 
 def _escape(text: str) -> str:
-    """Escape the value of a label, as the format requires."""
+    """Escape the value of a label, as the format requires; names of tables need not be UTF-8."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -40,7 +40,7 @@ from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, walk_paths
 from deltactl.storage.local.spill import Spill
 from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.names import parse_scheme
+from deltactl.storage.names import is_utf8, parse_scheme
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -161,6 +161,11 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
         )
     is_local = parse_scheme(root) == "file"
     base = f"{render_root(root, schemes)}/"
+    if not is_utf8(base):
+        raise UnsupportedFeatureError(
+            f"the path of {root} is not UTF-8, which manifests do not support",
+            hint="Move the table to a path that is UTF-8.",
+        )
     absolute = absolute_mask(paths)
     lines = pc.binary_join_element_wise(base, paths, "\n", "")
     if pc.any(absolute).as_py():

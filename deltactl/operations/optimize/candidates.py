@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import Warn, join_reasons
+from deltactl.errors import Warn, ignore_warning, join_reasons
 from deltactl.log.audit.path_texts import multiple_texts_mask
 from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -153,17 +153,26 @@ def find_candidates(
     _leave_untouched(candidates, log, snapshot, options)
     if options.skip_hot_ms is not None:
         times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
-        hot = candidates.groups.newest(times) > now_ms - options.skip_hot_ms
+        known = drop_future(times, now_ms, log.warn if names is None else ignore_warning)
+        hot = candidates.groups.newest(known) > now_ms - options.skip_hot_ms
         candidates.leave(hot[candidates.groups.ids], "in a recently written partition")
-        future = times[times > now_ms + HOUR_MS]
-        if len(future) and names is None:
-            until_ms = int(future.max()) + options.skip_hot_ms
-            log.warn(
-                f"{option('skip_hot')} skips partitions, the last until "
-                f"{format_timestamp(until_ms)}: the log dates "
-                f"{format_count(len(future), 'file')} in the future"
-            )
     return candidates
+
+
+def drop_future(times: Integers, now_ms: int, warn: Warn) -> Integers:
+    """Return the times of files, with 0 for those that only a wrong clock can give.
+
+    They would keep a partition recently written until then, and its small files with it. A rewrite
+    of a partition that is written to risks only a conflict.
+    """
+    is_future = times > now_ms + HOUR_MS
+    if is_future.any():
+        warn(
+            f"the log dates {format_count(int(is_future.sum()), 'file')} in the future, up to "
+            f"{format_timestamp(int(times.max()))}: a clock is wrong. These times do not make a "
+            "partition recently written"
+        )
+    return np.where(is_future, 0, times)
 
 
 def _leave_two_texts(candidates: Candidates, snapshot: Snapshot, warn: Warn) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,10 +24,8 @@ from deltactl.parquet.splice.copy_conditions import chunks_of, null_count
 from deltactl.parquet.splice.source import Source
 from deltactl.parquet.thrift import ThriftError
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
+from deltactl.protocol.internal_columns import is_internal_name
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, walk_fields
-
-# Columns that Delta on Spark wrote while a table had row tracking, or a change data feed.
-_OF_SPARK: Final = ("_row-id-col-", "_row-commit-version-col-", "_change_type")
 
 
 def explain_columns(snapshot: Snapshot) -> frozenset[str] | None:
@@ -159,7 +156,7 @@ class InputColumns:
         return {n: None if c is None else places[c] for n, c in found.items()}, suspects
 
     def _is_explained(self, name: str) -> bool:
-        return self.explained is None or name in self.explained or name.startswith(_OF_SPARK)
+        return self.explained is None or name in self.explained or is_internal_name(name)
 
 
 def _ensure_none(path: str, suspects: Sequence[_Suspect]) -> None:

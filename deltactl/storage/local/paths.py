@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Container, Iterator
 from contextlib import suppress
 
@@ -33,6 +34,20 @@ def _working_directory() -> str:
         ) from error
 
 
+def ensure_utf8_names(encoding: str) -> None:
+    """Check that Python reads the names of files as UTF-8, as the log and Arrow do.
+
+    Raises:
+        UsageError: by its locale, this process has another encoding for names.
+    """
+    if encoding != "utf-8":
+        raise UsageError(
+            f"this process reads the names of files as {encoding}, by its locale, but the paths of "
+            "a table are UTF-8: it would look for files under wrong names",
+            hint="Set PYTHONUTF8=1 or LC_ALL=C.UTF-8 in the environment before Python starts.",
+        )
+
+
 class LocalPaths:
     """Paths of names below one directory, the root, which need not exist yet.
 
@@ -47,8 +62,10 @@ class LocalPaths:
         """Map names below ``root``.
 
         Raises:
-            UsageError: ``root`` is relative, and the working directory was deleted.
+            UsageError: ``root`` is relative, and the working directory was deleted; or the names of
+                files are not UTF-8 in this process.
         """
+        ensure_utf8_names(sys.getfilesystemencoding())
         refuse_nul(root)
         if not os.path.isabs(root):
             root = os.path.join(_working_directory(), root)
@@ -91,7 +108,7 @@ class LocalPaths:
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
                 f"{name!r} leads out of {self.uri} through a symbolic link",
-                hint="Replace the link with a directory. Nothing was written or deleted.",
+                hint="Replace the link with a directory. Nothing was changed through it.",
             )
         if safe_directories is not None:
             safe_directories.add(directory)

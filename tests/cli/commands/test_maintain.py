@@ -1,5 +1,6 @@
 """``deltactl maintain``: several tables, one plan; output, exit statuses, policy, metrics."""
 
+import os
 import re
 import shutil
 import stat
@@ -463,3 +464,30 @@ def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
     text = (lake / "done.html").read_text()
     assert "Measured and predicted" in text
     assert "Actions by rank" in (lake / "planned.html").read_text()
+
+
+def test_a_table_whose_path_is_not_utf_8(lake: Path, cli: RunCli) -> None:
+    """It can be read; nothing is written into it, and the other tables are maintained."""
+    bad = lake / os.fsdecode(b"bad\xff")
+    try:
+        shutil.copytree(lake / "a", bad)
+    except OSError:
+        pytest.skip("this file system takes Unicode names only")
+    before = sorted(bad.rglob("*"))
+    for words in (
+        ["optimize"],
+        ["checkpoint"],
+        ["generate-manifest"],
+        ["vacuum", "--yes", "--force-retention", "--retain", "0s"],
+    ):
+        ran = cli(*words, str(bad))
+        assert ran.code in (6, 7)
+        assert "is not UTF-8" in ran.err
+        assert "hint: Move the table to a path that is UTF-8." in ran.err
+    target = lake / "m.prom"
+    assert cli("maintain", "a", str(bad), "--metrics", str(target)).code == 6
+    assert sorted(bad.rglob("*")) == before
+    metrics = target.read_text("utf-8")
+    assert 'deltactl_exit_status{table="a"} 0\n' in metrics
+    assert 'bad\\\\udcff"} 6\n' in metrics
+    assert cli("check", str(bad)).code == 0

@@ -257,3 +257,35 @@ def test_a_column_without_a_type_has_no_values_that_could_be_lost(
     assert read.schema.names == ["k", "x"]
     assert read["x"].null_count == 1
     assert read.num_rows == NUM_FILES + 1
+
+
+@pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
+@pytest.mark.parametrize(
+    ("name", "is_internal"),
+    [
+        ("__is_cdc", True),
+        ("_change_type", True),
+        ("_row-id-col-4ee0e7a5-3bd2-4a1c-8a27-6a0a5f0d3a1c", True),
+        ("_change_types", False),
+    ],
+)
+def test_columns_that_delta_adds_are_no_values_of_a_new_column(
+    tmp_path: Path, name: str, options: OptimizeOptions, *, is_internal: bool
+) -> None:
+    builder = TableBuilder(tmp_path, [Column("k"), Column("x", "integer")])
+    for number in range(NUM_FILES):
+        columns = {"k": [number], name: pa.array([False])}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+        builder.commit(builder.adopt(f"{number}.parquet", stats='{"numRecords":1}'))
+    table = Table(str(tmp_path), warn=lambda message: None)
+    if not is_internal:
+        with pytest.raises(SafetyError, match="the values would be lost"):
+            table.optimize(options)
+        return
+    table.optimize(options)
+    rows = table.scan().read_all().sort_by("k").to_pylist()
+    assert rows == [{"k": number, "x": None} for number in range(NUM_FILES)]
+    (rewritten,) = set(tmp_path.rglob("*.parquet")) - {
+        tmp_path / f"{number}.parquet" for number in range(NUM_FILES)
+    }
+    assert name not in pq.read_schema(rewritten).names

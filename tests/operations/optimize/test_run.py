@@ -490,20 +490,28 @@ def test_hot_partitions_are_left() -> None:
     assert len(planned(builder)) == 6
 
 
-def test_a_partition_that_is_hot_because_of_a_wrong_clock_is_said() -> None:
-    builder = TableBuilder(fresh_store(), [Column("id")])
-    now, said = START_MS + 10**9, list[str]()
-    builder.commit(*(builder.write_file([{"id": i}], modified_ms=now + 10**8) for i in range(2)))
+def test_files_that_a_wrong_clock_dated_do_not_make_their_partition_hot() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id"), Column("p")], partition_by=["p"])
+    now, said, ahead = START_MS + 10**9, list[str](), 10**8
+    times = {1: now + ahead, 2: now}
+    builder.commit(
+        *(
+            builder.write_file([{"id": i, "p": p}], modified_ms=time)
+            for p, time in times.items()
+            for i in range(2)
+        )
+    )
     options = OptimizeOptions(skip_hot_ms=3_600_000)
     clock = FixedClock(now)
     report = run_on(
         builder.store, optimize_table, options, clock=clock, dry_run=True, warn=said.append,
         engine=LocalEngine(workers=1),
     )  # fmt: skip
-    assert report.plan.is_empty
-    until = format_timestamp(now + 10**8 + 3_600_000)
+    assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"1"}
+    assert report.plan.left_alone == {"in a recently written partition": 2}
     assert said == [
-        f"skip_hot skips partitions, the last until {until}: the log dates 2 files in the future"
+        f"the log dates 2 files in the future, up to {format_timestamp(now + ahead)}: a clock is "
+        "wrong. These times do not make a partition recently written"
     ]
 
 
