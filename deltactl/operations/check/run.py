@@ -58,6 +58,7 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     find_all_files,
 )
+from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import format_count
@@ -243,6 +244,7 @@ class _Run:
             files.metadata,
             self.options.depth,
             self.options.decodes_vectors,
+            self._column_rule(snapshot),
         )
         path = self.options.resume
         is_broken = False
@@ -267,6 +269,15 @@ class _Run:
                 "them"
             )
         return engine
+
+    def _column_rule(self, snapshot: Snapshot) -> ColumnRule | None:
+        if self.options.depth < Depth.FOOTERS or not snapshot.metadata.schema.fields:
+            return None
+        try:
+            return ColumnRule.of(snapshot)
+        except CorruptLogError as error:
+            self.findings.note(f"the columns of files were not compared: {error.message}")
+            return None
 
     def _plan_proofs(self, snapshot: Snapshot, commits: CommitChecker) -> ProofCheck | None:
         """Return the check of the digests of rows, if it was requested."""

@@ -110,6 +110,13 @@ tear_the_hint = in_turn(
 )
 
 
+def rename_in_schema(data: bytes) -> bytes:
+    """Rename a column without column mapping, as no writer may."""
+    renamed = data.replace(rb"\"name\": \"name\"", rb"\"name\": \"title\"")
+    assert renamed != data
+    return renamed
+
+
 def write_sum(builder: TableBuilder, error: int = 1) -> None:
     snapshot = DeltaLog(builder.store, fail).snapshot()
     write_checksum(builder.store, snapshot, snapshot.num_files + error, snapshot.size_bytes)
@@ -234,6 +241,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("FILE_SIZE", "longer", lengthen_a_file),
     ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),
     ("FILE_UNREADABLE", "torn", rewriting(second, lambda data: data[:-4] + b"oops")),
+    ("COLUMN_UNKNOWN", "another name", rewriting(commit(0), rename_in_schema)),
     ("STATS_ROWS", "a row too many", lying(numRecords=9)),
     ("STATS_NULLS", "no null", lying(nullCount={"name": 0})),
     ("STATS_BOUNDS", "minimum", lying(minValues={"id": 11})),
