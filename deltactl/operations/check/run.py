@@ -61,6 +61,7 @@ from deltactl.operations.check.versions import (
 from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.stats_columns import find_unknown_names
 from deltactl.units import format_count
 
 _BROKEN: Final = frozenset({"FILE_MISSING", "FILE_UNREADABLE", "VECTOR_MISSING"})
@@ -113,6 +114,9 @@ class _Run:
         if readable is Readable.NOTHING:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
+        if (unknown := find_unknown_names(snapshot.metadata)) is not None:
+            command = f"deltactl alter {shlex.quote(self.log.uri)}"
+            self.findings.note(f"{unknown}. Correct it with `{command}`")
         check_entry(self.log, snapshot, self.findings, self.context)
         check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)

@@ -35,7 +35,13 @@ from deltactl.protocol.schema import (
 )
 from deltactl.protocol.schema_rules import UNFIT_NAME
 from deltactl.protocol.stats import FieldPath
-from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
+from deltactl.protocol.stats_columns import (
+    STATS_COLUMNS_KEY,
+    StatsColumns,
+    choose_stats_columns,
+    ensure_stats_columns,
+    list_leaves,
+)
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 from deltactl.units import format_count
 
@@ -246,6 +252,7 @@ def _describe(
         description=options.description,
         created_time_ms=now_ms,
     )
+    ensure_stats_columns(metadata.data_schema, configuration.get(STATS_COLUMNS_KEY, ""))
     return choose_protocol(features), metadata
 
 
