@@ -144,6 +144,14 @@ def add_it_again(builder: TableBuilder) -> None:
     builder.commit(add)
 
 
+def remove_it_again(builder: TableBuilder) -> None:
+    """A writer that read an older version and did not look at the commits after it."""
+    action = builder.remove_action(SECOND)
+    builder.commit(action)
+    builder.append([{"id": 1, "name": "n", "p": 5}])
+    builder.commit(action)
+
+
 def remove_by_path_alone(builder: TableBuilder) -> None:
     """A writer that does not know deletion vectors: the file stays live."""
     path = next(path for path, vector in builder.state.files if vector)
@@ -237,6 +245,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("PATH_INVALID", "outside", editing(3, "add", path="../elsewhere.parquet")),
     ("FILE_DUPLICATE", "added again", add_it_again),
     ("REMOVE_MISSED", "removed by path", remove_by_path_alone),
+    ("REMOVE_REPEATED", "removed twice", remove_it_again),
     ("FILE_MISSING", "lost", deleting(second)),
     ("FILE_SIZE", "longer", lengthen_a_file),
     ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),
