@@ -40,7 +40,8 @@ class RemoveIndex:
     def find(self, unread: Collection[int]) -> Iterator[tuple[int, int, int]]:
         """Yield versions, the earlier version that removed the same files, and how many these are.
 
-        A commit that is ``unread`` may have added the files again.
+        The earlier commit also added files: otherwise, it put no rows of the files elsewhere. A
+        commit that is ``unread`` may have added the files again.
         """
         paths = np.concatenate([np.zeros(0, np.uint64), *self._paths])
         times = np.concatenate([np.zeros(0, np.int64), *self._times])
@@ -51,6 +52,7 @@ class RemoveIndex:
         gaps = np.sort(np.array(list(unread), np.int64))
         repeated = (paths[1:] == paths[:-1]) & is_remove[1:] & is_remove[:-1] & (before < after)
         repeated &= np.searchsorted(gaps, before) == np.searchsorted(gaps, after)
+        repeated &= np.isin(before, versions[~is_remove])
         pairs = np.stack([after[repeated], before[repeated]])
         found, counts = np.unique(pairs, axis=1, return_counts=True)
         for (version, earlier), count in zip(found.T.tolist(), counts.tolist(), strict=True):

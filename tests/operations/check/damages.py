@@ -147,8 +147,8 @@ def add_it_again(builder: TableBuilder) -> None:
 def remove_it_again(builder: TableBuilder) -> None:
     """A writer that read an older version and did not look at the commits after it."""
     action = builder.remove_action(SECOND)
-    builder.commit(action)
-    builder.append([{"id": 1, "name": "n", "p": 5}])
+    builder.commit(action, builder.write_file([{"id": 1, "name": "n", "p": 1}]))
+    builder.append([{"id": 2, "name": "n", "p": 1}])
     builder.commit(action)
 
 
