@@ -72,7 +72,9 @@ def no_table_error(store: Store) -> NotATableError:
     if store.stat_many([decode_address(where)]) != [None]:
         return NotATableError(f"{where} is a file, not a Delta table", hint=hint or _GIVE)
     message = f"no Delta table at {where}: the directory is empty or missing"
-    return NotATableError(message, hint=hint or _hint_of_place(store))
+    if hint is None and (near := _find_beside(store)) is not None:
+        message += f". Did you mean {near}?"
+    return NotATableError(message, hint=hint or _GIVE)
 
 
 def _hint_of_content(store: Store, names: Iterable[str]) -> str:
@@ -96,15 +98,15 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
     return _GIVE
 
 
-def _hint_of_place(store: Store) -> str:
-    """Return the directory that a misspelled address means, if there is one."""
+def _find_beside(store: Store) -> str | None:
+    """Return the table beside an address whose name is similar; ``None`` without one."""
     parent, _, name = decode_address(store.uri).rpartition("/")
     with suppress(StorageError):
         beside = (each.rpartition("/")[2] for each in store.list_directories(parent))
         nearest = find_nearest(name, beside)
         if nearest is not None and has_log(store, f"{parent}/{nearest}"):
-            return f"Open the table at {_quote(f'{parent}/{nearest}')}."
-    return _GIVE
+            return _quote(f"{parent}/{nearest}")
+    return None
 
 
 def _quote(address: str) -> str:

@@ -45,10 +45,11 @@ def find_column(schema: StructType, text: str) -> list[Field] | None:
         plain = schema.find(text.strip())
         if plain is not None:
             return [plain]
-    return _follow(schema, parse_column(text))
+    return follow_path(schema, parse_column(text))
 
 
-def _follow(schema: StructType, path: Sequence[str]) -> list[Field] | None:
+def follow_path(schema: StructType, path: Sequence[str]) -> list[Field] | None:
+    """Return the fields along a path of names; ``None`` if there is no such column."""
     level: DeltaType = schema
     fields = []
     for name in path:

@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Table Features"; ALTER TABLE in Delta on Spark.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
@@ -25,7 +24,6 @@ from deltactl.operations.alter.steps import (
 from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
-from deltactl.protocol.column_names import find_column, format_column, list_columns
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
     REGISTRY,
@@ -47,8 +45,12 @@ from deltactl.protocol.property_rules import (
     needed_feature,
     parse_properties,
 )
-from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 from deltactl.protocol.stats import num_records
+from deltactl.protocol.stats_columns import (
+    INDEXED_COLUMNS_KEY,
+    STATS_COLUMNS_KEY,
+    ensure_stats_columns,
+)
 from deltactl.suggest import with_suggestion
 from deltactl.units import DAY_MS, format_duration
 
@@ -58,8 +60,8 @@ _CDF: Final = "delta.enableChangeDataFeed"
 _FILES: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
 _MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
+_STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 _MODE: Final = "delta.columnMapping.mode"
-_STATS: Final = "delta.dataSkippingStatsColumns"
 _VECTORS: Final = "delta.enableDeletionVectors"
 
 
@@ -83,6 +85,8 @@ def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str, warn: War
     old, new = TableProperties(before.configuration), TableProperties(configuration)
     if not {_FILES, _LOG}.isdisjoint(changed):
         _warn_of_short_log(new, warn)
+    if INDEXED_COLUMNS_KEY in changed and None not in map(new.text, _STATS):
+        warn(f"{INDEXED_COLUMNS_KEY} has no effect: {STATS_COLUMNS_KEY} is set, and replaces it")
     needs_row_ids = new.row_tracking_enabled and not old.row_tracking_enabled
     if needs_row_ids:
         metadata = _name_row_id_columns(metadata, new_id)
@@ -234,40 +238,8 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
             "delta.enableRowTracking cannot be true: delta.rowTrackingSuspended is true",
             hint="Wait until the other writer has dropped the feature, then rerun.",
         )
-    if _STATS in changed:
-        _ensure_stats_columns(after.data_schema, list_columns(properties.text(_STATS) or ""))
-
-
-def _ensure_stats_columns(schema: StructType, texts: Sequence[str]) -> None:
-    """Refuse columns of statistics that Delta on Spark refuses; members may have any type."""
-    leaves: list[tuple[str, ...]] = []
-    for text in texts:
-        if (fields := find_column(schema, text)) is None:
-            message = f"{_STATS}: there is no data column {text!r}"
-            raise UsageError(with_suggestion(message, text, [f.name for f in schema.fields]))
-        last = fields[-1]
-        if len(fields) == 1 and not _may_have_stats(last.type):
-            raise UsageError(
-                f"{_STATS}: Delta on Spark allows no column of the type of {text!r}",
-                hint="Omit columns of the types boolean, binary, array and map.",
-            )
-        path = tuple(field.name for field in fields)
-        leaves += _list_leaves(path, last.type)
-    twice = sorted(format_column(path) for path, times in Counter(leaves).items() if times > 1)
-    if twice:
-        raise UsageError(f"{_STATS}: {twice[0]} is given twice", hint="Give each column once.")
-
-
-def _may_have_stats(kind: DeltaType) -> bool:
-    if isinstance(kind, PrimitiveType):
-        return kind.name not in ("boolean", "binary")
-    return isinstance(kind, StructType)
-
-
-def _list_leaves(path: tuple[str, ...], kind: DeltaType) -> list[tuple[str, ...]]:
-    if not isinstance(kind, StructType):
-        return [path]
-    return [leaf for field in kind.fields for leaf in _list_leaves((*path, field.name), field.type)]
+    if STATS_COLUMNS_KEY in changed:
+        ensure_stats_columns(after.data_schema, properties.text(STATS_COLUMNS_KEY) or "")
 
 
 def _warn_of_short_log(properties: TableProperties, warn: Warn) -> None:

@@ -19,6 +19,7 @@ from deltactl.log.audit.commit_repeats import (
     list_partition_keys,
 )
 from deltactl.log.audit.path_texts import PathTextIndex
+from deltactl.log.audit.repeated_removes import RemoveIndex
 from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import (
@@ -39,6 +40,7 @@ from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.arrow_schemas import JSON_NAMES
 from deltactl.protocol.properties import TableProperties
+from deltactl.units import format_count
 
 # For schemaString see SCHEMA_MISSING.
 _MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
@@ -130,6 +132,7 @@ class CommitChecker(Visitor):
         super().__init__()
         self._log, self._findings = log, findings
         self._path_texts, self._vectors = path_texts, vectors
+        self._removes = RemoveIndex()
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
@@ -146,6 +149,12 @@ class CommitChecker(Visitor):
         """
         self._log.scan(sorted(self._log.commit_files), self, on_broken=self._add_broken)
         self._check_missing_schemas()
+        for version, earlier, count in self._removes.find(self.unread):
+            problem = (
+                f"it removes {format_count(count, 'file')} that version {earlier} had already "
+                f"removed ({self._vectors.say_writer(version)})"
+            )
+            self._add("REMOVE_REPEATED", problem, version)
 
     def see(self, commit: CommitBytes) -> bool:
         """Check the content of a commit, and take its actions that are not file actions."""
@@ -166,6 +175,7 @@ class CommitChecker(Visitor):
             self._add("COMMIT_UNREADABLE", problem, version)
         self._path_texts.take_removed(commits.removes)
         self._vectors.take(commits)
+        self._removes.take(commits)
 
     def _add_broken(self, commit: CommitBytes, error: CorruptLogError) -> None:
         version = commit.version

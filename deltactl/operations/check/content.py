@@ -26,6 +26,7 @@ from deltactl.operations.check.stats import (
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.defaults import find_lacking, has_defaults
@@ -92,9 +93,11 @@ class ContentChecker:
         depth: Depth,
         decodes_vectors: bool,
         findings: Findings,
+        *,
+        columns: ColumnRule | None,
     ) -> None:
         self._stores, self._depth, self._findings = stores, depth, findings
-        self._decodes_vectors = decodes_vectors
+        self._decodes_vectors, self._columns = decodes_vectors, columns
         self._match = Matcher(metadata.column_mapping_mode)
         self._fields = choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
         with_defaults = (f for f in self._fields if has_defaults(StructType((f,))))
@@ -136,7 +139,7 @@ class ContentChecker:
         except (DataFileError, pa.ArrowException) as error:
             self._report_broken(file, getattr(error, "message", f"is broken: {error}"))
             return None
-        return _Opened(file, footer.metadata, schema), footer
+        return _Opened(file, footer, schema), footer
 
     def _report_broken(self, file: Present, problem: str) -> None:
         self._findings.add("FILE_UNREADABLE", f"it {problem}", file=file.logged.data.path)
@@ -152,7 +155,7 @@ class ContentChecker:
         return num_rows if present.logged.is_live else 0  # others have most of these rows too
 
     def _check_rows(self, file: _Opened, vector: Vector) -> None:
-        self._check_defaults(file)
+        self._check_columns(file)
         stats = self._parse(file.logged)
         leaves = () if stats is None else self._choose_leaves(stats, file)
         if self._depth is Depth.DATA:
@@ -171,12 +174,18 @@ class ContentChecker:
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
 
-    def _check_defaults(self, file: _Opened) -> None:
+    def _check_columns(self, file: _Opened) -> None:
+        path = file.logged.data.path
         with suppress(DataFileError):  # reading the rows reports it
             name = find_lacking(self._with_defaults, file.schema, self._match)
             if name is not None:
                 problem = f"it lacks the column {name!r}, which has EXISTS_DEFAULT"
-                self._findings.add("DEFAULT_UNCLEAR", problem, file=file.logged.data.path)
+                self._findings.add("DEFAULT_UNCLEAR", problem, file=path)
+            # An older version has another schema.
+            if self._columns is not None and file.logged.is_live:
+                unknown = self._columns.find_problem(file.stored_footer, file.schema, path)
+                if unknown is not None:
+                    self._findings.add("COLUMN_UNKNOWN", unknown, file=path)
 
     def _choose_leaves(self, stats: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
         """Return leaves that are in both the statistics and the file, to be compared with it.
@@ -264,8 +273,13 @@ class _Opened:
     """A file with its footer."""
 
     present: Present
-    footer: pq.FileMetaData
+    stored_footer: Footer
     schema: pa.Schema
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """Return the parsed footer."""
+        return self.stored_footer.metadata
 
     @property
     def logged(self) -> Logged:

@@ -58,8 +58,10 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     find_all_files,
 )
+from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.stats_columns import find_unknown_names
 from deltactl.units import format_count
 
 _BROKEN: Final = frozenset({"FILE_MISSING", "FILE_UNREADABLE", "VECTOR_MISSING"})
@@ -112,6 +114,9 @@ class _Run:
         if readable is Readable.NOTHING:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
+        if (unknown := find_unknown_names(snapshot.metadata)) is not None:
+            command = f"deltactl alter {shlex.quote(self.log.uri)}"
+            self.findings.note(f"{unknown}. Correct it with `{command}`")
         check_entry(self.log, snapshot, self.findings, self.context)
         check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)
@@ -254,6 +259,7 @@ class _Run:
             files.metadata,
             self.options.depth,
             self.options.decodes_vectors,
+            self._column_rule(snapshot),
         )
         path = self.options.resume
         is_broken = False
@@ -278,6 +284,15 @@ class _Run:
                 "them"
             )
         return engine
+
+    def _column_rule(self, snapshot: Snapshot) -> ColumnRule | None:
+        if self.options.depth < Depth.FOOTERS or not snapshot.metadata.schema.fields:
+            return None
+        try:
+            return ColumnRule.of(snapshot)
+        except CorruptLogError as error:
+            self.findings.note(f"the columns of files were not compared: {error.message}")
+            return None
 
     def _plan_proofs(self, snapshot: Snapshot, commits: CommitChecker) -> ProofCheck | None:
         """Return the check of the digests of rows, if it was requested."""

@@ -18,6 +18,7 @@ from deltactl.operations.check.content import ContentChecker, Logged, Present
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.options import Depth
 from deltactl.operations.check.vectors import check_vector_file, name_vector_file
+from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.parquet.data_file import DataFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
@@ -44,6 +45,7 @@ class CheckSpec:
     """The values that all batches share: the table and the depth.
 
     ``metadata`` are the metaData actions that files were written with, the version's own first.
+    ``columns`` is the rule for live files, if footers are read.
     """
 
     uri: str
@@ -51,6 +53,7 @@ class CheckSpec:
     metadata: tuple[Metadata, ...]
     depth: Depth
     decodes_vectors: bool
+    columns: ColumnRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,12 @@ class _BatchChecker:
         self._stores, self._spec = FileStores(store, spec.storage_options), spec
         self._findings = Findings()
         self._content = ContentChecker(
-            self._stores, metadata, spec.depth, spec.decodes_vectors, self._findings
+            self._stores,
+            metadata,
+            spec.depth,
+            spec.decodes_vectors,
+            self._findings,
+            columns=spec.columns,
         )
         self._infos: dict[str, FileInfo | None] = {}
         self._unchecked: frozenset[str] = frozenset()

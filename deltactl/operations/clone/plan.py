@@ -49,6 +49,7 @@ from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
 from deltactl.protocol.properties import PROTECTED_BEFORE
 from deltactl.protocol.property_rules import parse_properties
+from deltactl.protocol.stats_columns import STATS_COLUMNS_KEY, ensure_stats_columns
 from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import FileInfo, Store
@@ -125,6 +126,7 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
         VersionNotFoundError: the version is outside the log; the message has the range.
         CorruptLogError: the log is damaged.
         UnsupportedFeatureError: a table feature forbids it.
+        UsageError: a property does not fit the columns.
     """
     version = options.version
     if version is None and options.timestamp_ms is None:
@@ -137,6 +139,9 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
         source.ensure_has(version)
     snapshot = load_audited(source, version)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
+    named = parse_properties(options.properties).get(STATS_COLUMNS_KEY)
+    if named is not None:
+        ensure_stats_columns(snapshot.metadata.data_schema, named)
     return snapshot
 
 

@@ -35,7 +35,13 @@ from deltactl.protocol.schema import (
 )
 from deltactl.protocol.schema_rules import UNFIT_NAME
 from deltactl.protocol.stats import FieldPath
-from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
+from deltactl.protocol.stats_columns import (
+    STATS_COLUMNS_KEY,
+    StatsColumns,
+    choose_stats_columns,
+    ensure_stats_columns,
+    list_leaves,
+)
 from deltactl.protocol.stats_encoding import LeafColumns, encode_stats_of_files
 from deltactl.units import format_count
 
@@ -89,9 +95,8 @@ def plan_convert(
     partitioning, problems = plan_partitions(footers.names, options.partition_by, types)
     schema = _add_partitions(struct, partitioning)
     problems = [*footers.problems, *merger.problems, *_untyped(struct), *problems]
-    if not options.column_mapping:
-        problems += _unfit_names(schema)
-    _ensure_no_problems(problems, where)
+    unfit = [] if options.column_mapping else _unfit_names(schema)
+    _ensure_no_problems([*problems, *unfit], where, needs_mapping=not problems)
     if footers.groups and not schema.fields:
         left = ", ".join(f.name for f in merger.struct.fields) or "none"
         raise ConversionError(
@@ -184,8 +189,11 @@ def _unusable_columns(group: FooterGroup) -> list[Problem]:
     return [(name, column, why) for column, why in group.schema.unusable for name in names]
 
 
-def _ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
-    """Raise an error with every problem, if there are any."""
+def _ensure_no_problems(problems: Sequence[Problem], where: str, *, needs_mapping: bool) -> None:
+    """Raise an error with every problem, if there are any.
+
+    ``needs_mapping``: there are no others than names that column mapping allows.
+    """
     if not problems:
         return
     shown = "; ".join(_show(problem) for problem in problems[:_SHOWN])
@@ -194,8 +202,12 @@ def _ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
         f"{where} cannot become a table because of {format_count(len(problems), 'problem')}: "
         f"{shown}{more}",
         problems=problems,
-        hint="Fix these files, move them, or change their names so that they begin with '_'. "
-        "`problems` of the JSON output, or of the error, has all of them. Nothing was changed.",
+        hint=(
+            f"Rerun with {option('column_mapping', True)}. "
+            if needs_mapping
+            else "Fix these files, move them, or change their names so that they begin with '_'. "
+        )
+        + "`problems` of the JSON output, or of the error, has all of them. Nothing was changed.",
     )
 
 
@@ -265,6 +277,7 @@ def _describe(
         description=options.description,
         created_time_ms=now_ms,
     )
+    ensure_stats_columns(metadata.data_schema, configuration.get(STATS_COLUMNS_KEY, ""))
     return choose_protocol(features), metadata
 
 

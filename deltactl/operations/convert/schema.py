@@ -77,7 +77,7 @@ class SchemaMerger:
     def add(self, struct: StructType, files: Sequence[str]) -> None:
         """Merge the schema of ``files``; a conflict is a problem of each of them."""
         merged = {f.name.lower(): f for f in self.struct.fields}
-        for new in struct.fields:
+        for new in _distinct(struct):
             known = merged.setdefault(new.name.lower(), new)
             if known is new:
                 continue
@@ -116,8 +116,8 @@ class SchemaMerger:
         raise _Conflict(path, _differs(new, known))
 
     def _merge_structs(self, known: StructType, new: StructType, path: str) -> StructType:
-        merged = {f.name.lower(): f for f in known.fields}
-        for member in new.fields:
+        merged = {f.name.lower(): f for f in _distinct(known)}
+        for member in _distinct(new):
             other = merged.setdefault(member.name.lower(), member)
             if other is not member:
                 kind = self._merge(other, member, f"{path}.")
@@ -135,6 +135,17 @@ class SchemaMerger:
             )
         self.widened.add(path)
         return wide
+
+
+def _distinct(struct: StructType) -> list[Field]:
+    """Return the fields without those whose names differ only in case from an earlier one.
+
+    The file that has them is reported without its schema being merged.
+    """
+    found: dict[str, Field] = {}
+    for member in struct.fields:
+        found.setdefault(member.name.lower(), member)
+    return list(found.values())
 
 
 def _differs(new: DeltaType, known: DeltaType) -> str:

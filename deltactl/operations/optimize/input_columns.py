@@ -169,8 +169,9 @@ def _ensure_none(path: str, suspects: Sequence[_Suspect]) -> None:
         raise SafetyError(
             f"{path!r} has a column {name!r} with values, which is not in the table's schema, and "
             f"lacks the column {column!r} of a type that fits: the values would be lost",
-            hint="Let the writer of the table correct the schema. `deltactl check TABLE` and "
-            "`deltactl describe-history TABLE` show the log.",
+            hint="Let the writer of the table correct the file or the schema. "
+            "`deltactl check TABLE --files footers` lists all such files, and "
+            "`deltactl explain COLUMN_UNKNOWN` says what to do.",
         )
 
 

@@ -430,8 +430,6 @@ def test_where_no_table_is(tmp_path: Path, make: Any, message: str) -> None:
         (["place/p=1/x.parquet"], "`deltactl convert {}/place`"),
         (["place/metadata/v1.metadata.json", "place/x.parquet"], "Iceberg"),
         (["place/x.csv"], "contains _delta_log"),
-        (["plaice/_delta_log/0.json"], "Open the table at {}/plaice."),
-        (["plac%e/_delta_log/0.json"], "Open the table at {}/plac%25e."),
         (["place/a %b/_delta_log/0.json"], "such as {}/place/a%20%25b, or"),
         (["plaice/x.parquet"], "contains _delta_log"),
         (["other/_delta_log/0.json"], "contains _delta_log"),
@@ -444,6 +442,16 @@ def test_the_hint_depends_on_what_is_there(tmp_path: Path, files: list[str], hin
     with pytest.raises(NotATableError) as caught:
         read(tmp_path / "place")
     assert hint.format(open_store(str(tmp_path)).uri) in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("plaice", "plaice"), ("plac%e", "plac%25e")])
+def test_a_table_with_a_similar_name_is_a_question(tmp_path: Path, name: str, shown: str) -> None:
+    (tmp_path / name / "_delta_log").mkdir(parents=True)
+    (tmp_path / name / "_delta_log/0.json").write_text("")
+    with pytest.raises(NotATableError) as caught:
+        read(tmp_path / "place")
+    assert caught.value.message.endswith(f". Did you mean {open_store(str(tmp_path)).uri}/{shown}?")
+    assert "table at" not in (caught.value.hint or "")
 
 
 def test_inside_a_table_the_table_is_named(tmp_path: Path) -> None:

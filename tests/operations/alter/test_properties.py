@@ -308,6 +308,51 @@ def test_statistics_of_columns_that_spark_refuses(names: str, said: str | None) 
         set_property(builder, "delta.dataSkippingStatsColumns", names)
 
 
+@pytest.mark.parametrize("name", ["order date", "a.b", "a,b"])
+def test_a_name_that_needs_backticks_is_refused_without_them(name: str) -> None:
+    """All statistics of the column would end: readers of the property drop the space."""
+    builder = TableBuilder(fresh_store(), [Column("id"), Column(name)])
+    for number in (1, 3):
+        builder.append([{"id": number, name: number + 1}], stats=None)
+    key = "delta.dataSkippingStatsColumns"
+    with pytest.raises(UsageError, match="no data column") as caught:
+        set_property(builder, key, name)
+    if "," not in name:
+        assert caught.value.hint == f"Write `{name}`, with the backticks."
+    set_property(builder, key, f"id,`{name}`")
+    table = Table("x", store=builder.store)
+    table.optimize()
+    (stats,) = table.snapshot().files["stats"].to_pylist()
+    assert json.loads(stats)["maxValues"] == {"id": 3, name: 4}
+
+
+def test_a_property_that_another_one_replaces_gives_a_warning() -> None:
+    builder = new_table()
+    said: list[str] = []
+    table = Table("x", store=builder.store, warn=said.append)
+    table.alter(properties={"delta.dataSkippingNumIndexedCols": "3"})
+    table.alter(properties={"delta.dataSkippingStatsColumns": "id"})
+    assert said == []
+    table.alter(properties={"delta.dataSkippingNumIndexedCols": "-1"})
+    assert said == [
+        "delta.dataSkippingNumIndexedCols has no effect: delta.dataSkippingStatsColumns is set, "
+        "and replaces it"
+    ]
+    table.alter(unset=["delta.dataSkippingNumIndexedCols"])
+    assert len(said) == 1
+
+
+def test_other_writers_may_name_columns_that_do_not_exist() -> None:
+    said: list[str] = []
+    builder = new_table(properties={"delta.dataSkippingStatsColumns": "id,order date"})
+    table = Table("x", store=builder.store, warn=said.append)
+    known = "has 'order date', which is no data column"
+    assert [known in note for note in table.check().notes] == [True]
+    builder.append([{"id": 3, "s": None, "p": "a"}])
+    table.optimize()
+    assert [known in text for text in dict.fromkeys(said)] == [True]
+
+
 def test_features_are_added_or_refused_by_name() -> None:
     builder = new_table()
     alter(builder.store, add_feature=("vacuumProtocolCheck", "rowTracking"))

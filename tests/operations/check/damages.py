@@ -110,6 +110,13 @@ tear_the_hint = in_turn(
 )
 
 
+def rename_in_schema(data: bytes) -> bytes:
+    """Rename a column without column mapping, as no writer may."""
+    renamed = data.replace(rb"\"name\": \"name\"", rb"\"name\": \"title\"")
+    assert renamed != data
+    return renamed
+
+
 def write_sum(builder: TableBuilder, error: int = 1) -> None:
     snapshot = DeltaLog(builder.store, fail).snapshot()
     write_checksum(builder.store, snapshot, snapshot.num_files + error, snapshot.size_bytes)
@@ -135,6 +142,14 @@ def add_it_again(builder: TableBuilder) -> None:
     path = next(path for path, _ in list(builder.state.files)[:1])
     _, add = builder.delete_actions(path, [0])
     builder.commit(add)
+
+
+def remove_it_again(builder: TableBuilder) -> None:
+    """A writer that read an older version and did not look at the commits after it."""
+    action = builder.remove_action(SECOND)
+    builder.commit(action, builder.write_file([{"id": 1, "name": "n", "p": 1}]))
+    builder.append([{"id": 2, "name": "n", "p": 1}])
+    builder.commit(action)
 
 
 def remove_by_path_alone(builder: TableBuilder) -> None:
@@ -230,10 +245,12 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("PATH_INVALID", "outside", editing(3, "add", path="../elsewhere.parquet")),
     ("FILE_DUPLICATE", "added again", add_it_again),
     ("REMOVE_MISSED", "removed by path", remove_by_path_alone),
+    ("REMOVE_REPEATED", "removed twice", remove_it_again),
     ("FILE_MISSING", "lost", deleting(second)),
     ("FILE_SIZE", "longer", lengthen_a_file),
     ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),
     ("FILE_UNREADABLE", "torn", rewriting(second, lambda data: data[:-4] + b"oops")),
+    ("COLUMN_UNKNOWN", "another name", rewriting(commit(0), rename_in_schema)),
     ("STATS_ROWS", "a row too many", lying(numRecords=9)),
     ("STATS_NULLS", "no null", lying(nullCount={"name": 0})),
     ("STATS_BOUNDS", "minimum", lying(minValues={"id": 11})),

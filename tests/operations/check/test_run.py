@@ -247,6 +247,14 @@ def test_a_delete_that_removes_by_path_alone_leaves_the_file_live_twice() -> Non
     assert "version 5 (by 'Rewriter/1') added the newest" in rows["FILE_DUPLICATE"]["problem"]
 
 
+def test_two_commits_that_only_remove_a_file_leave_no_rows() -> None:
+    builder = table()
+    action = builder.remove_action("p=1/f00002.parquet")
+    builder.commit(action)
+    builder.commit(action)
+    assert codes(check(builder.store, **DEEP)) == []
+
+
 def test_a_file_that_was_removed_rightly_and_restored_is_not_missed() -> None:
     builder = table()
     path = next(path for path, vector in builder.state.files if vector)

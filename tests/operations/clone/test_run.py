@@ -333,6 +333,10 @@ def test_properties_are_set_over_those_of_the_source() -> None:
     assert "deletionVectors" in (snapshot.protocol.reader_features or ())
     with pytest.raises(UsageError, match="cannot set the property"):
         CloneOptions(deep=True, properties={"delta.columnMapping.mode": "name"})
+    target = fresh_store()
+    with pytest.raises(UsageError, match="no data column 'nope'"):
+        clone(builder.store, target, properties={"delta.dataSkippingStatsColumns": "nope"})
+    assert not DeltaLog(target, pytest.fail).exists
 
 
 def test_only_partitions_that_match_are_cloned() -> None:

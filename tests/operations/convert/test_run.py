@@ -197,6 +197,18 @@ def test_properties_that_need_more_than_being_set_are_refused(tmp_path: Path, ke
     assert not (tmp_path / "_delta_log").exists()
 
 
+def test_statistics_of_a_column_that_a_property_does_not_name_as_spark_does_are_refused(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "1.parquet", {"a b": [1]})
+    options = ConvertOptions(
+        properties={"delta.dataSkippingStatsColumns": "a b"}, column_mapping=True
+    )
+    with pytest.raises(UsageError, match="no data column 'a b'"):
+        convert(str(tmp_path), options)
+    assert not (tmp_path / "_delta_log").exists()
+
+
 # -- what belongs to the table -----------------------------------------------------------------
 
 

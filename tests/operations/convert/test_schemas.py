@@ -348,6 +348,17 @@ def test_fields_that_differ_by_case_are_refused_at_any_depth(
     other = f"{column[:-1]}a"
     why = f"has the same name as {other!r}; names that differ only in case are equal"
     assert refuse(tmp_path, options).problems == (("1.parquet", column, why),)
+    pq.write_table(pa.table({"c": pa.nulls(2, kind)}), tmp_path / "2.parquet")
+    expected = [(f"{number}.parquet", column, why) for number in (1, 2)]
+    assert sorted(refuse(tmp_path, options).problems) == expected
+
+
+def test_columns_that_differ_by_case_are_one_problem_of_a_file(tmp_path: Path) -> None:
+    for number in (1, 2):
+        pq.write_table(pa.table({"a": [1], "A": [2]}), tmp_path / f"{number}.parquet")
+    why = "has the same name as 'a'; names that differ only in case are equal"
+    expected = [(f"{number}.parquet", "A", why) for number in (1, 2)]
+    assert sorted(refuse(tmp_path, ConvertOptions()).problems) == expected
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -506,6 +517,10 @@ def test_names_that_need_column_mapping(tmp_path: Path) -> None:
     error = refuse(tmp_path)
     assert {column for _, column, _ in error.problems} == {"a b", "s.x;y", "p q"}
     assert "column_mapping" in error.message
+    assert (error.hint or "").startswith("Rerun with column_mapping=True. ")
+    write(tmp_path, "p q=2/2.parquet", {"a b": ["x"], "s": [{"x;y": 2}]})
+    assert (refuse(tmp_path).hint or "").startswith("Fix these files")  # it helps only some
+    (tmp_path / "p q=2/2.parquet").unlink()
     convert(str(tmp_path), ConvertOptions(column_mapping=True))
     (metadata,) = actions(tmp_path)["metaData"]
     assert metadata["configuration"] == {

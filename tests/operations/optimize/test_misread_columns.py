@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +81,15 @@ class MappedTable:
 
     def read(self) -> pa.Table:
         return Table(str(self.root), warn=lambda message: None).scan().read_all()
+
+    def find_unknown(self, depth: Literal["footers", "data"]) -> set[str]:
+        """The files with the finding COLUMN_UNKNOWN."""
+        findings = Table(str(self.root), warn=lambda message: None).check(depth=depth).findings
+        return {row["file"] for row in findings.to_pylist() if row["code"] == "COLUMN_UNKNOWN"}
+
+    @property
+    def names(self) -> set[str]:
+        return {path.name for path in self.root.glob("*.parquet")}
 
     def replace_in_schema(self, old: str, new: str) -> None:
         """Replace a text of the first commit, where quotes in the schema are escaped."""
@@ -185,6 +194,7 @@ def test_ids_and_names_of_a_file_that_disagree_are_refused(tmp_path: Path) -> No
     table.append({"k": 2, "v": 1, "w": 3})
     with pytest.raises(VerificationError, match="by its id 1, but 'col-k' by its physical name"):
         table.optimize(MERGE)
+    assert table.find_unknown("footers") == table.names
 
 
 @pytest.mark.parametrize("options", [MERGE, CLUSTER], ids=["merge", "cluster"])
@@ -202,6 +212,21 @@ def test_a_file_with_the_column_does_not_explain_another_file(
     with pytest.raises(SafetyError, match="column 'w' with values.*lacks the column 'x'"):
         table.optimize(options)
     assert table.commits == commits
+    for depth in ("footers", "data"):
+        assert table.find_unknown(depth) == table.names - {"part-0.parquet"}
+
+
+def test_a_column_that_is_added_under_the_name_in_the_files_keeps_their_values(
+    tmp_path: Path,
+) -> None:
+    """The way out that `deltactl explain COLUMN_UNKNOWN` gives."""
+    table = MappedTable(tmp_path, "none")
+    table.append()
+    table.replace_in_schema('"name": "w"', '"name": "x"')
+    table.define(["k", "v", "x", "w"], max_id=4)
+    assert table.find_unknown("data") == set()
+    table.optimize(MERGE)
+    assert table.read()["w"].to_pylist() == ["a", "b", "c"] * NUM_FILES
 
 
 @pytest.mark.parametrize("mode", ["none", "name", "id"])
@@ -209,6 +234,7 @@ def test_a_dropped_column_and_a_new_one_are_explained(tmp_path: Path, mode: str)
     table = MappedTable(tmp_path, mode)
     table.append()
     table.define(["k", "v", "x"], max_id=4)
+    assert table.find_unknown("data") == set()
     table.optimize(MERGE)
     read = table.read()
     assert read["x"].null_count == 3 * NUM_FILES

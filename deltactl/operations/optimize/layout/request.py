@@ -18,7 +18,13 @@ from deltactl.option_names import option
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.column_names import Columns, find_column, format_column, list_columns
 from deltactl.protocol.stats import FieldPath
-from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns, list_leaves
+from deltactl.protocol.stats_columns import (
+    INDEXED_COLUMNS_KEY,
+    STATS_COLUMNS_KEY,
+    StatsLeaf,
+    choose_stats_columns,
+    list_leaves,
+)
 
 LayoutKind: TypeAlias = Literal["cluster", "zorder", "liquid"]
 
@@ -183,8 +189,9 @@ def _ensure_statistics(
         )
     chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol)
     if path not in {collected.path for collected in chosen.leaves}:
+        is_named = snapshot.properties.text(STATS_COLUMNS_KEY) is not None
         raise SafetyError(
             f"{what} has no statistics, so queries cannot use it to skip files",
-            hint="Add the column to the table property delta.dataSkippingStatsColumns, or raise "
-            "delta.dataSkippingNumIndexedCols. Then run `deltactl check TABLE --fix stats`.",
+            hint=(f"Add it to {STATS_COLUMNS_KEY}" if is_named else f"Raise {INDEXED_COLUMNS_KEY}")
+            + " with `deltactl alter TABLE`. Then run `deltactl check TABLE --fix stats`.",
         )

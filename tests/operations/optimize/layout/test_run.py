@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 from typing import Any, get_args
 
@@ -268,6 +269,29 @@ def test_layout_options_that_do_not_fit_are_usage_errors(
 def test_columns_by_which_no_query_skips_files_are_refused(column: str, message: str) -> None:
     with pytest.raises(SafetyError, match=f"column '{column}' .*{message}"):
         run(build_odd_columns().store, dry_run=True, zorder_by=column)
+
+
+@pytest.mark.parametrize(
+    ("properties", "counts"),
+    [
+        ({"dataSkippingNumIndexedCols": "1"}, "dataSkippingNumIndexedCols"),
+        ({"dataSkippingStatsColumns": "a"}, "dataSkippingStatsColumns"),
+        # Readers and writers ignore the number then.
+        (
+            {"dataSkippingNumIndexedCols": "-1", "dataSkippingStatsColumns": "a"},
+            "dataSkippingStatsColumns",
+        ),
+    ],
+)
+def test_the_hint_names_only_the_property_that_counts(
+    properties: dict[str, str], counts: str
+) -> None:
+    named = {f"delta.{key}": value for key, value in properties.items()}
+    builder = TableBuilder(fresh_store(), [Column("a"), Column("b")], properties=named)
+    builder.append([{"a": 1, "b": 2}])
+    with pytest.raises(SafetyError, match="has no statistics") as caught:
+        run(builder.store, cluster_by="b")
+    assert re.findall(r"delta\.(\w+)", caught.value.hint or "") == [counts]
 
 
 ODD_NAMES = ("id.num", "a b", "a,b", "c`d")
