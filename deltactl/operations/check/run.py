@@ -208,6 +208,7 @@ class _Run:
             state.size_bytes,
             self.findings,
             strict=self.options.checkpoints,
+            is_latest=snapshot.version == self.log.latest_version,
         )
         return snapshot
 
