@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.errors import CorruptLogError, DeltactlError, StorageError
+from deltactl.errors import CorruptLogError, DeltactlError, SafetyError, StorageError
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.option_fields import execution_option, safety_option
 from deltactl.units import format_count
@@ -140,10 +140,11 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     log = session.open_table(table, read_only=dry_run)
     with session.run_context("repair") as context:
         report = repair_checkpoints(log, context, dry_run=dry_run)
-    error = None
+    error: DeltactlError | None = None
     if not (dry_run or report.all_repaired):
         left = [finding for finding in report.findings if not finding.repaired]
-        error = CorruptLogError(
+        kind = SafetyError if left[0].is_refused else CorruptLogError
+        error = kind(
             f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
             f"{left[0].remedy}",
             hint="Run `deltactl check TABLE --checkpoints` for details.",

@@ -21,6 +21,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
+from deltactl.log.audit.evidence import find_evidence
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -46,8 +47,8 @@ class Verdict:
     - ``good`` or ``bad``: the checkpoint is valid, or not valid.
     - ``unproven``: the checkpoint is complete, but cannot be compared, because older log files are
       missing.
-    - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint.
-      Either of the two can be wrong.
+    - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint, or
+      there is evidence that commits were damaged. Either of the two can be wrong.
     """
 
     checkpoint: Checkpoint
@@ -104,11 +105,15 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     if difference is None:
         return Verdict(checkpoint, "good")
     base = replayed.segment.checkpoint
-    unproven = any(v.checkpoint == base and v.trust == "unproven" for v in before)
     problem = f"it disagrees with the log: {difference}"
-    if unproven and base is not None:
+    if base is not None and any(v.checkpoint == base and v.trust == "unproven" for v in before):
         problem += f"; or {base.names[0]} is wrong, not this file"
-    return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
+        return Verdict(checkpoint, "ambiguous", problem)
+    evidence = find_evidence(log, own, replayed)
+    if evidence is not None:
+        problem += f"; or the commits are wrong, not this file: {evidence}"
+        return Verdict(checkpoint, "ambiguous", problem)
+    return Verdict(checkpoint, "bad", problem)
 
 
 def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
+from deltactl.log.audit.commit_doubts import find_doubts
 from deltactl.log.audit.digests import digest_state
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import file_keys
@@ -30,7 +31,8 @@ from deltactl.storage.store import FileInfo
 class CompactionVerdict:
     """The result of the check of a log compaction file; ``problem`` is a text if the file is wrong.
 
-    ``is_unproven``: the file could not be compared, because commits are missing or invalid.
+    ``is_unproven``: the file could not be compared, because commits are missing or invalid, or they
+    may have lost actions that this file has.
     """
 
     first: int
@@ -56,7 +58,10 @@ def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
             problem = _find_contradiction(reader, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
-        yield CompactionVerdict(first, last, info.name, problem)
+        if problem is not None and find_doubts(log, log.commit_files):
+            yield CompactionVerdict(first, last, info.name, is_unproven=True)
+        else:
+            yield CompactionVerdict(first, last, info.name, problem)
 
 
 def _replay_or_none(

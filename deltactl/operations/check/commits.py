@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.commit_repeats import (
     find_file_repeats,
     find_repeats,
@@ -147,7 +148,10 @@ class CommitChecker(Visitor):
         Raises:
             StorageError: one cannot be read.
         """
-        self._log.scan(sorted(self._log.commit_files), self, on_broken=self._add_broken)
+        doubts = CommitDoubts()
+        self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
+        for version, problem in doubts.found.items():
+            self._add("COMMIT_DOUBTFUL", problem, version)
         self._check_missing_schemas()
         for version, earlier, count in self._removes.find(self.unread):
             problem = (

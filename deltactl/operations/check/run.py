@@ -224,6 +224,7 @@ class _Run:
             state.size_bytes,
             self.findings,
             strict=self.options.checkpoints,
+            is_latest=snapshot.version == self.log.latest_version,
         )
         return snapshot
 

@@ -169,7 +169,9 @@ def check_older_checksums(
         except CorruptLogError as error:
             findings.note(f"version {version} cannot be rebuilt: {error.message}")
             continue
-        num_checksums += check_checksum(older, num_files, size_bytes, findings, strict=True)
+        num_checksums += check_checksum(
+            older, num_files, size_bytes, findings, strict=True, is_latest=False
+        )
     return num_checksums
 
 
@@ -217,11 +219,23 @@ def check_last_checkpoint(
 
 
 def check_checksum(
-    snapshot: Snapshot, num_files: int, size_bytes: int, findings: Findings, *, strict: bool
+    snapshot: Snapshot,
+    num_files: int,
+    size_bytes: int,
+    findings: Findings,
+    *,
+    strict: bool,
+    is_latest: bool,
 ) -> bool:
     """Compare the version's checksum file with the snapshot; return whether there is one."""
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
     name = DeltaLog.checksum_file(snapshot.version)
+    if findings.has("COMMIT_DOUBTFUL"):
+        findings.repairs[name] = "keep this file: it may be right, and a commit wrong"
+    elif not is_latest:
+        findings.repairs[name] = (
+            f"move {name} out of the table: readers of the latest version do not need it"
+        )
     for member, problem in (found or {}).items():
         row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
         _add_optional(findings, row, strict=strict or member in READ_MEMBERS)
@@ -246,7 +260,7 @@ def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, i
         if verdict.is_unproven:
             findings.note(
                 f"{verdict.name} was not compared: some of the commits that it combines cannot be "
-                "read"
+                "read, or may have lost actions"
             )
         elif verdict.problem is not None:
             wrong.add((verdict.first, verdict.last))

@@ -19,6 +19,7 @@ from deltactl.log.audit.checkpoints import (
     hint_of,
 )
 from deltactl.log.audit.checksum import find_disagreements
+from deltactl.log.audit.commit_doubts import find_doubts
 from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -35,13 +36,17 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem: the file, the reason, and the action taken (or planned)."""
+    """A problem: the file, the reason, and the action taken (or planned).
+
+    ``is_refused``: the file may be right, and others wrong, so it is never repaired.
+    """
 
     name: str
     version: int | None
     problem: str
     remedy: str
     repaired: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -140,7 +145,7 @@ def repair_checkpoints(
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
-    findings += _check_checksum(trusted, dry_run)
+    findings += _check_checksum(log, trusted, dry_run)
     findings += repair_hint(log, hint, dry_run)
     context.warn_of_refusal(log.refusal)
     return RepairReport(
@@ -159,14 +164,15 @@ def _add_finding(done: str, dry_run: bool) -> str:
 
 def _judge(verdict: Verdict, dry_run: bool) -> Finding:
     remedy = _add_finding("rewritten from the rest of the log", dry_run)
-    if verdict.trust == "ambiguous":
-        remedy = "none, because it is unknown which of the two checkpoints is right"
-    checkpoint = verdict.checkpoint
-    return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
+    is_refused = verdict.trust == "ambiguous"
+    if is_refused:
+        remedy = "none, because it is unknown which of the two is right"
+    name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
+    return Finding(name, version, verdict.problem or "", remedy, is_refused=is_refused)
 
 
-def _check_checksum(trusted: Trusted, dry_run: bool) -> list[Finding]:
-    problem, obstacle = judge_checksum(trusted)
+def _check_checksum(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
+    problem, obstacle = judge_checksum(log, trusted)
     if not problem:
         return []
     version = trusted.latest.version
@@ -176,7 +182,7 @@ def _check_checksum(trusted: Trusted, dry_run: bool) -> list[Finding]:
     return [_remove_wrong(trusted.latest.store, name, version, problem, dry_run)]
 
 
-def judge_checksum(trusted: Trusted) -> tuple[str | None, str | None]:
+def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | None]:
     """Return the problem of the latest version's checksum file, and why it must stay as it is.
 
     The problem is ``None`` if there is no file, and empty if the file is right.
@@ -185,10 +191,14 @@ def judge_checksum(trusted: Trusted) -> tuple[str | None, str | None]:
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
     base = latest.segment.checkpoint
     proven = [v.checkpoint for v in trusted.verdicts if v.trust == "good"]
-    if not found or base is None or base in proven:
-        return None if found is None else "; ".join(found.values()), None
-    # It may be the only file with the data that the checkpoint lacks.
-    return "; ".join(found.values()), f"it is unknown whether this file or {base.names[0]} is wrong"
+    if not found:
+        return None if found is None else "", None
+    wrong = [] if base is None or base in proven else [base.names[0]]
+    wrong += [log.commit_file(version) for version in find_doubts(log, log.commit_files)]
+    if not wrong:
+        return "; ".join(found.values()), None
+    # It may be the only file with the data that the other one lacks.
+    return "; ".join(found.values()), f"it is unknown whether this file or {wrong[0]} is wrong"
 
 
 def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:

@@ -303,7 +303,8 @@ class _Job:
             raise SafetyError(
                 f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "
                 f"the oldest, but it disagrees with the older log files: {problem}",
-                hint="Run `deltactl checkpoint TABLE --repair`, then rerun. Nothing was deleted.",
+                hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
+                "restore the file that it names from a backup first. Nothing was deleted.",
             )
 
     def _warn_of_kept(self, by_clock: CleanupPlan, proven: CleanupPlan) -> None:

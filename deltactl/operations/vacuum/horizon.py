@@ -108,7 +108,8 @@ def _ensure_expired(store: Store, lifetimes: Lifetimes, hit: Flags, current: int
             f"a checkpoint or compacted file of {store.uri} lacks files that the commits contain "
             f"({len(needed):,}, for example {name!r}), so this run would remove files that are "
             "still needed",
-            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. Nothing was removed.",
+            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
+            "restore the file that it names from a backup first. Nothing was removed.",
         )
 
 

@@ -285,6 +285,16 @@ def test_what_was_not_repaired_is_a_failure(cli: RunCli, table: TableBuilder) ->
     assert "was not repaired" in ran.err
 
 
+def test_a_checkpoint_that_may_be_right_is_refused(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "events")
+    commit = f"_delta_log/{1:020d}.json"
+    lines = table.store.read(commit).splitlines(keepends=True)
+    table.store.put(commit, b"".join(line for line in lines if b'"add"' not in line))
+    ran = cli("checkpoint", "events", "--repair")
+    assert ran.code == 6
+    assert "which no commit adds" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -204,6 +204,11 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ),
     ("COMMIT_AMBIGUOUS", "said twice", rewriting(commit(0), lambda data: data + data)),
     (
+        "COMMIT_DOUBTFUL",
+        "a copy of another commit",
+        lambda builder: builder.store.put(commit_path(2), builder.store.read(commit_path(1))),
+    ),
+    (
         "LOG_ACTION_MISSING",
         "no protocol",
         lambda builder: edit_commit(builder, 0, lambda a: None if "protocol" in a else a),

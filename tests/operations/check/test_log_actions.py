@@ -8,10 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.operations.check.report import CheckReport
-from tests.support.checkpoints import new_table
-from tests.support.damage import DEEP, check, codes, edit_action, edit_commit, table
+from tests.support.checkpoints import fail, new_table
+from tests.support.damage import (
+    DEEP,
+    check,
+    codes,
+    edit_action,
+    edit_commit,
+    table,
+    true_stats,
+)
 from tests.support.table_builder import (
     Action,
     Column,
@@ -413,3 +423,70 @@ def test_a_checkpoint_with_a_row_of_two_actions() -> None:
     (problem,) = problems(report)
     assert problem.endswith(f"row {len(lines)} has several actions: txn, remove")
     assert report.counts.num_checked == 3
+
+
+WRITE = {"numFiles": "2", "numOutputRows": "2"}
+DELETE = {"numAddedFiles": "1", "numRemovedFiles": "1"}
+MERGE = {"numTargetFilesAdded": 0, "numTargetFilesRemoved": 0, "numTargetDeletionVectorsAdded": 1}
+RUST = {"num_added_files": 1, "num_removed_files": 1, "num_added_rows": 1}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "adds", "removes", "problem"),
+    [
+        (WRITE, 2, 0, None),
+        (WRITE, 1, 0, "it has 1 of the 2 add actions, for 2 rows, that"),
+        (WRITE, 0, 0, "it has 0 of the 2 add actions, for 2 rows, that"),
+        (WRITE | {"numOutputRows": "1"}, 1, 0, None),  # the other file had no rows
+        ({"numFiles": "2"}, 1, 0, None),
+        (WRITE | {"numRemovedFiles": "1"}, 2, 0, "it has 0 of the 1 remove action that"),
+        (DELETE, 1, 1, None),
+        (DELETE, 1, 0, "it has 0 of the 1 remove action that"),
+        (DELETE, 0, 0, "it has 0 of the 1 add action and 0 of the 1 remove action that"),
+        (DELETE, 2, 2, None),  # not all writers count all actions
+        (MERGE, 1, 1, None),
+        (MERGE, 0, 1, "it has 0 of the 1 add action that"),
+        (MERGE, 1, 0, "it has 0 of the 1 remove action that"),
+        (DELETE | {"numDeletionVectorsAdded": "1", "minFileSize": "9"}, 1, 1, None),  # OPTIMIZE
+        (RUST, 1, 1, None),
+        (RUST, 0, 1, "it has 0 of the 1 add action, for 1 row, that"),
+        ({"numAddedFiles": "many", "numRemovedFiles": -1}, 0, 0, None),
+        ("none", 0, 0, None),
+    ],
+)
+def test_a_commit_with_fewer_actions_than_its_metrics_say(
+    metrics: object, adds: int, removes: int, problem: str | None
+) -> None:
+    builder = new_table(Column("id"))
+    old = builder.append([{"id": 1}], [{"id": 2}])
+    row = [{"id": 3}]
+    added = [builder.write_file(row, stats=true_stats(row, ["id"])) for _ in range(adds)]
+    removed = [builder.remove_action(path) for path in old[:removes]]
+    builder.commit(*added, *removed, operationMetrics=metrics)
+    found = check(builder.store).findings.to_pylist()
+    assert [row["code"] for row in found] == ["COMMIT_DOUBTFUL"] * (problem is not None)
+    assert all(row["problem"].startswith(problem) for row in found)
+
+
+def test_files_of_changes_may_be_counted() -> None:
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    path = "_change_data/c.parquet"
+    cdc = {"path": path, "partitionValues": {}, "size": 1, "dataChange": False}
+    metrics = {"num_added_files": 2}
+    builder.commit(builder.write_file([{"id": 2}]), {"cdc": cdc}, operationMetrics=metrics)
+    assert codes(check(builder.store)) == []
+
+
+def test_older_checksums_have_a_repair_that_helps() -> None:
+    builder = table()
+    snapshot = DeltaLog(builder.store, fail).snapshot(2)
+    name = write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
+    assert name is not None
+    options = {"checkpoints": True, "all_versions": True}
+    repairs = check(builder.store, **options).findings["repair"].to_pylist()
+    assert set(repairs) == {
+        f"move {name} out of the table: readers of the latest version do not need it"
+    }
+    builder.store.delete_many([name])
+    assert codes(check(builder.store, **options)) == []

@@ -87,7 +87,7 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
             return _finish(confirmed, None if done else "it could not be replaced")
 
         return FixPlan(replace(report, problem=hint.problem, files_ahead=files_ahead), rewrite)
-    problem, obstacle = judge_checksum(trusted)
+    problem, obstacle = judge_checksum(log, trusted)
     name = log.checksum_file(latest.version)
     text = f"{name} is missing" if problem is None else problem or None
     report = replace(report, name=name, problem=text, obstacle=obstacle)

@@ -1,0 +1,105 @@
+"""Find evidence that a checkpoint is right, although the commits differ from it.
+
+A damaged commit can still be valid JSON. Then the checkpoint may have the only copy of its actions,
+and must not be rewritten from the commits. A wrong checkpoint lacks actions or has old ones, but it
+cannot have actions that no commit ever had.
+"""
+
+from __future__ import annotations
+
+from deltactl.log.audit.checksum import find_disagreements
+from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
+from deltactl.log.commits.contents import CommitBytes, find_actions
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
+from deltactl.log.delta_log import DeltaLog
+from deltactl.log.file_stores import FileStores
+from deltactl.log.keyed_hash import SeenKeys
+from deltactl.log.snapshot import Snapshot
+
+
+class _Known(Visitor):
+    """Collects what commits have: keys of files and of tombstones, ids of tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files, self.tombstones = SeenKeys(), SeenKeys()
+        self.ids: set[object] = set()
+
+    def see(self, commit: CommitBytes) -> bool:
+        self.ids |= {it.get("id") for it in find_actions(commit.name, commit.data, "metaData")}
+        return True
+
+    def visit(self, commits: ParsedCommits) -> None:
+        self.files.take(file_keys(commits.adds))
+        self.files.take(file_keys(commits.removes))
+        self.tombstones.take(file_keys(commits.removes))
+
+
+def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
+    """Return what shows that a checkpoint may be right, or ``None`` if it is proven wrong.
+
+    ``own`` is the version of the checkpoint, rebuilt from it alone, and ``replayed`` is the same
+    version, rebuilt without it, from which it differs.
+
+    Raises:
+        StorageError: a file cannot be looked up.
+    """
+    first = replayed.segment.checkpoint_version + 1
+    commits = [v for v in log.commit_files if first <= v <= own.version]
+    known, doubts = _Known(), CommitDoubts()
+    log.scan(commits, known, doubts, on_broken=ignore_broken)
+    if replayed.head is not None and replayed.head.non_file_actions.metadata is not None:
+        known.ids.add(replayed.head.non_file_actions.metadata.id)
+    if own.metadata.id not in known.ids:
+        return f"its metaData has the id {own.metadata.id}, which no commit has"
+    for version, problem in sorted(doubts.found.items()):
+        return f"{log.commit_file(version)} may be damaged: {problem}"
+    name = _find_unknown_file(log, own, replayed, known)
+    if name is not None:
+        return f"it has {name}, which exists, and which no commit adds"
+    name = _find_unknown_tombstone(own, replayed, known)
+    if name is not None:
+        return f"it has a tombstone of {name}, which no commit removes"
+    return _compare_checksum(own, replayed)
+
+
+def _find_unknown_file(
+    log: DeltaLog, own: Snapshot, replayed: Snapshot, known: _Known
+) -> str | None:
+    """Return a file of the checkpoint that no commit has, but that exists with its size."""
+    for batch in replayed.file_batches(KEY_COLUMNS):
+        known.files.take(file_keys(batch))
+    stores = FileStores(log.store, log.storage_options)
+    for batch in own.file_batches(["path", "size_bytes", *KEY_COLUMNS]):
+        unknown = batch.filter(known.files.take(file_keys(batch)))
+        names = unknown["path"].to_pylist()
+        found, errors = stores.find(names) if names else ({}, {})
+        for name, size in zip(names, unknown["size_bytes"].to_pylist(), strict=True):
+            info = found.get(name)
+            # On storage that cannot be opened, it may exist.
+            if name in errors or (info is not None and info.size_bytes == size):
+                return str(name)
+    return None
+
+
+def _find_unknown_tombstone(own: Snapshot, replayed: Snapshot, known: _Known) -> str | None:
+    columns = ["path", *KEY_COLUMNS]
+    for batch in replayed.tombstone_batches(columns):
+        known.tombstones.take(file_keys(batch))
+    for batch in own.tombstone_batches(columns):
+        unknown = batch.filter(known.tombstones.take(file_keys(batch)))
+        if len(unknown):
+            return str(unknown["path"][0].as_py())
+    return None
+
+
+def _compare_checksum(own: Snapshot, replayed: Snapshot) -> str | None:
+    """Return whether the checksum file agrees with the checkpoint, but not with the commits."""
+    wrong, agreed = (
+        find_disagreements(it.store, it, it.num_files, it.size_bytes) for it in (replayed, own)
+    )
+    if agreed is None or agreed or not wrong:
+        return None
+    return f"the checksum file of its version agrees with it ({'; '.join(wrong.values())})"

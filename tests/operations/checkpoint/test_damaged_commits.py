@@ -1,0 +1,162 @@
+"""A commit was damaged and is still valid JSON: the checkpoint, which is right, must stay."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.errors import SafetyError, ignore_warning
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
+from deltactl.table import Table
+from tests.support.checkpoints import fail, memory_of, new_table
+from tests.support.damage import check, codes, edit_commit, edit_parquet
+from tests.support.table_builder import LOG, TableBuilder, commit_path
+
+NAME = f"{LOG}/{5:020d}.checkpoint.parquet"
+
+
+def build(**info: Any) -> TableBuilder:
+    """Version 6, with a checkpoint of 5. Version 3 adds two files, and 4 rewrites one."""
+    builder = new_table()
+    for number in (1, 2):
+        builder.append([{"id": number, "p": None}])
+    paths = builder.append([{"id": 3, "p": None}], [{"id": 4, "p": None}])
+    added = builder.write_file([{"id": 30, "p": None}])
+    builder.commit(builder.remove_action(paths[0]), added, operation="DELETE", **info)
+    for number in (5, 6):
+        builder.append([{"id": number, "p": None}])
+    builder.checkpoint(5)
+    builder.hint(5)
+    return builder
+
+
+def lose(builder: TableBuilder, version: int, action: str) -> None:
+    """Truncate a commit before its last actions of a kind."""
+    edit_commit(builder, version, lambda it: None if action in it else it)
+
+
+def lose_adds(builder: TableBuilder) -> None:
+    lose(builder, 3, "add")
+
+
+def lose_a_remove(builder: TableBuilder) -> None:
+    lose(builder, 4, "remove")
+
+
+def forget_tombstones(builder: TableBuilder) -> None:
+    """The checkpoint is so late that its tombstones have expired."""
+    edit_parquet(builder.store, NAME, lambda rows: [it for it in rows if it["remove"] is None])
+
+
+def lose_a_remove_with_a_checksum(builder: TableBuilder) -> None:
+    snapshot = DeltaLog(builder.store, fail).snapshot(5)
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    forget_tombstones(builder)
+    lose_a_remove(builder)
+
+
+def lose_a_remove_that_is_counted(builder: TableBuilder) -> None:
+    forget_tombstones(builder)
+    lose_a_remove(builder)
+
+
+def copy_over(builder: TableBuilder) -> None:
+    builder.store.put(commit_path(3), builder.store.read(commit_path(2)))
+
+
+def copy_another_table_over(builder: TableBuilder) -> None:
+    other = new_table()
+    other.append([{"id": 77, "p": None}])
+    for version in (0, 1):
+        lines = other.store.read(commit_path(version)).replace(b'"id": "', b'"id": "other-')
+        builder.store.put(commit_path(version), lines)
+
+
+COUNTED = {"operationMetrics": {"numRemovedFiles": "1", "numAddedFiles": "1"}}
+DAMAGES: dict[str, tuple[dict[str, Any], Callable[[TableBuilder], None], str]] = {
+    "adds": ({}, lose_adds, "which exists, and which no commit adds"),
+    "a remove": ({}, lose_a_remove, "which no commit removes"),
+    "a remove, by the metrics": (COUNTED, lose_a_remove_that_is_counted, "0 of the 1 remove act"),
+    "a remove, by the checksum": ({}, lose_a_remove_with_a_checksum, "the checksum file of its"),
+    "a copy": ({}, copy_over, "has the same bytes as"),
+    "another table": ({}, copy_another_table_over, "which no commit has"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_checkpoint_stays(damage: str) -> None:
+    info, damage_commits, evidence = DAMAGES[damage]
+    builder = build(**info)
+    damage_commits(builder)
+    before = memory_of(builder).contents()
+    report = check(builder.store, checkpoints=True)
+    (found,) = [r for r in report.findings.to_pylist() if r["code"] == "CHECKPOINT_DOUBTFUL"]
+    assert (found["file"], found["version"]) == (NAME, 5)
+    assert evidence in found["problem"]
+    assert "CHECKPOINT_WRONG" not in codes(report)
+    repaired = Table("x", store=builder.store).repair_checkpoints()
+    (finding,) = repaired.findings
+    assert (finding.name, finding.repaired, finding.is_refused) == (NAME, False, True)
+    assert memory_of(builder).contents() == before
+
+
+def test_a_file_that_does_not_exist_is_no_evidence() -> None:
+    builder = build()
+    (path,) = [a["add"]["path"] for a in builder.commits[2] if "add" in a]
+    lose(builder, 2, "add")
+    builder.store.delete_many([path])
+    assert Table("x", store=builder.store).repair_checkpoints().all_repaired
+
+
+def test_the_way_out_if_the_checkpoint_is_wrong() -> None:
+    builder = build()
+    lose_adds(builder)
+    builder.store.delete_many([NAME])  # its user moved it out of the table
+    table = Table("x", store=builder.store)
+    assert table.repair_checkpoints().all_repaired
+    assert table.snapshot().num_files == 5
+
+
+def test_a_vacuum_refuses_before_and_after_the_refused_repair() -> None:
+    builder = build()
+    lose_a_remove(builder)
+    table = Table("x", store=builder.store, warn=ignore_warning)
+    for _ in range(2):
+        with pytest.raises(SafetyError, match="lacks files that the commits contain") as caught:
+            table.vacuum(retain="0s", force_retention=True)
+        assert "If the repair refuses, restore the file" in (caught.value.hint or "")
+        assert not table.repair_checkpoints().all_repaired
+
+
+def test_a_compacted_file_stays_beside_a_doubtful_commit() -> None:
+    builder = build(**COUNTED)
+    builder.compact(3, 4)
+    lose_a_remove(builder)
+    before = memory_of(builder).contents()
+    report = check(builder.store, checkpoints=True)
+    assert "COMPACTED_WRONG" not in codes(report)
+    assert any("may have lost actions" in note for note in report.notes)
+    Table("x", store=builder.store).repair_checkpoints()
+    assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize("run", ["repair", "fix"])
+def test_a_checksum_that_is_right_stays_beside_a_doubtful_commit(run: str) -> None:
+    builder = build(**COUNTED)
+    builder.store.delete_many([NAME, f"{LOG}/_last_checkpoint"])
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    lose_a_remove(builder)
+    report = check(builder.store, checkpoints=True)
+    repairs = {row["code"]: row["repair"] for row in report.findings.to_pylist()}
+    assert repairs["CHECKSUM_WRONG"].startswith("keep this file")
+    assert "keep all checkpoints and .crc files" in repairs["COMMIT_DOUBTFUL"]
+    table, before = Table("x", store=builder.store), memory_of(builder).contents()
+    if run == "repair":
+        (finding,) = table.repair_checkpoints().findings
+        assert (finding.name, finding.repaired) == (name, False)
+        assert commit_path(4) in finding.remedy
+    else:
+        assert table.fix(kind="checksum").num_left == 1
+    assert memory_of(builder).contents() == before
