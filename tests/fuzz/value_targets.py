@@ -209,11 +209,11 @@ _RUNS = BitMap64([*range(1000, 9000), 1 << 33])
 
 
 def run_vector_file(data: bytes) -> None:
-    """A deletion vector's file; an even first byte has the size and checksum set right."""
+    """A deletion vector's file; an even first byte sets version, size and checksum right."""
     if data and data[0] % 2 == 0:
         payload = data[5:-4]
         size = struct.pack(">i", len(payload))
-        data = b"".join([data[:1], size, payload, struct.pack(">I", zlib.crc32(payload))])
+        data = b"".join([b"\1", size, payload, struct.pack(">I", zlib.crc32(payload))])
     stored("deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin", data)
     vector = DeletionVector("u", "vBn[lx{q8@P<9BNH/isA", 1, max(len(data) - 9, 0), 3)
     _use_bitmap(load_deletion_vector(STORE, vector, count=False))
