@@ -670,15 +670,20 @@ class DeltaLog:
                 self._note_protocol(protocol or self.snapshot().protocol)
         return history
 
-    def events(self, snapshot: Snapshot, first: int, collector: EventCollector) -> CommitScan:
+    def events(
+        self, snapshot: Snapshot, first: int, collector: EventCollector, *visitors: Visitor
+    ) -> CommitScan:
         """Return the file events of the commits ``first`` to that of a snapshot.
+
+        The ``visitors`` get these commits too.
 
         Raises:
             LogGapError: a commit is not in the log.
             CorruptLogError: a commit cannot be parsed; the message has the file and the line.
         """
         keys = snapshot.metadata.partition_keys
-        self.scan(range(first, snapshot.version + 1), collector, partition_keys=keys)
+        versions = range(first, snapshot.version + 1)
+        self.scan(versions, collector, *visitors, partition_keys=keys)
         return collector.between(first, snapshot.version)
 
     def commit_times(self) -> dict[int, int]:

@@ -130,5 +130,7 @@ class Checks:
         table = self._model.tables.get(place)
         if table is None or table.is_converted or not facts.like_delta:
             return False
+        if table.taken_in and table.taken_in & self._world.reader.all_named(place):
+            return False
         age_ms = self._world.now_ms - facts.modified_ms
         return age_ms > table.file_retention_ms - self._model.slack_ms

@@ -45,7 +45,9 @@ class Table:
 
     ``promised`` are the earlier versions that must be readable; ``recorded`` those that the log
     must tell, though their files may be gone. ``unlisted_ms`` is the retention of files before the
-    properties changed, if the run in progress has not listed the log since.
+    properties changed, if the run in progress has not listed the log since. ``taken_in`` are files
+    with names of no Delta writer, which writers took in: they show, while the log names them, that
+    other programs write to the directory.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Table:
     recorded: set[int] = field(default_factory=set)
     properties: dict[str, str] = field(default_factory=dict)
     is_converted: bool = False
+    taken_in: set[str] = field(default_factory=set)
     txns: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     unlisted_ms: int | None = None
@@ -65,6 +68,7 @@ class Table:
             recorded=set(self.recorded),
             txns=dict(self.txns),
             lost=set(self.lost),
+            taken_in=set(self.taken_in),
         )
 
     @property
@@ -207,7 +211,8 @@ class Model:
         if "add" in action:
             path = self._world.reader.file_path(place, action["add"]["path"])
             named = self.landed.pop(self._world.space.actual(path), None)
-            table.is_converted |= named is not None and not named.like_delta
+            if named is not None and not named.like_delta:
+                table.taken_in.add(path)
 
     def _promise_again(self, place: str, table: Table, kept_ms: int) -> None:
         """The properties changed: what is there by now stays as long as the new ones say.
@@ -517,6 +522,7 @@ def _moved_table(table: Table, place: str, target: str) -> Table:
         feed = frozenset(_moved(path, place, target) for path in facts.feed)
         table.versions[version] = replace(facts, feed=feed)
     table.lost |= {_moved(path, place, target) for path in table.lost}
+    table.taken_in |= {_moved(path, place, target) for path in table.taken_in}
     return table
 
 

@@ -159,6 +159,15 @@ class Reader:
         bodies = [*state.files.values(), *state.tombstones.values()]
         return {path for body in bodies for path in self.paths_of(place, body)}
 
+    def all_named(self, place: str) -> set[str]:
+        """All files in the commits that are there, and in the newest version."""
+        found = self.named(place, self.latest(place))
+        for version in self.commits(place):
+            for action in self.commit(place, version):
+                for body in (action.get("add"), action.get("remove")):
+                    found |= self.paths_of(place, body) if body else set()
+        return found
+
     def paths_of(self, place: str, add: Action) -> set[str]:
         """A data file, and that of its deletion vector."""
         vector = add.get("deletionVector")

@@ -142,6 +142,8 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
             f"but the table's retention is {format_duration(plan.retention.table_ms)}: it may "
             "remove files of active writers."
         )
+    if plan.doubt is not None:
+        text += f" {plan.doubt}. Files of lost add actions look unneeded."
     return text
 
 

@@ -63,6 +63,14 @@ class CommitDoubts(Visitor):
         self._names: dict[bytes, str] = {}
         self.found: dict[int, str] = {}
 
+    @property
+    def first(self) -> str | None:
+        """Return the oldest problem with the name of its commit; ``None`` if there is none."""
+        if not self.found:
+            return None
+        version = min(self.found)
+        return f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}"
+
     def see(self, commit: CommitBytes) -> bool:
         """Compare the bytes; return whether the metrics must be compared with the actions."""
         version = commit.version

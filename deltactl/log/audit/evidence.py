@@ -54,9 +54,8 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
         known.ids.add(replayed.head.non_file_actions.metadata.id)
     if own.metadata.id not in known.ids:
         return f"its metaData has the id {own.metadata.id}, which no commit has"
-    if doubts.found:
-        version = min(doubts.found)
-        return f"{log.commit_file(version)} may be damaged: {doubts.found[version]}"
+    if doubts.first is not None:
+        return doubts.first
     name = _find_unknown_file(log, own, replayed, known)
     if name is not None:
         return f"it has {name}, which exists, and which no commit adds"

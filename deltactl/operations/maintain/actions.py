@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from deltactl.errors import DeltactlError
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -266,7 +267,7 @@ class TableSubject:
     """A table that is examined; what is found is set in ``facts``.
 
     ``expiry_ms`` is the time that decides what has expired, see ``trusted_time.planning_now``.
-    ``events`` and ``z_orders`` visited the commits that were read for the snapshot.
+    ``events``, ``z_orders`` and ``doubts`` visited the commits that were read for the snapshot.
     """
 
     facts: TableFacts
@@ -278,6 +279,7 @@ class TableSubject:
     context: RunContext
     events: EventCollector
     z_orders: ZOrderCommits
+    doubts: CommitDoubts
 
     def action(
         self,

@@ -6,6 +6,7 @@ few arrays. So any number of tables can be observed with the memory for the larg
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from deltactl.errors import (
     UsageError,
 )
 from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.committers.committer import Permission
@@ -124,8 +126,10 @@ def _look(
     log.ensure_newest()
     if log.refusal is not None:
         raise log.refusal
-    events, z_orders = EventCollector(), ZOrderCommits()
-    snapshot = load_audited(log, visitors=[events, z_orders])
+    events, z_orders, doubts = EventCollector(), ZOrderCommits(), CommitDoubts()
+    snapshot = load_audited(log, visitors=[events, z_orders, doubts])
+    if doubts.first is not None:
+        context.warn(f"{doubts.first}. Run `deltactl check {shlex.quote(log.uri)}` for details")
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     if policy.retain is not None and "vacuum" in policy.actions:
@@ -135,7 +139,7 @@ def _look(
                 resolve_retention(properties, options, now_ms)
     expiry_ms = planning_now(log, snapshot, context, now_ms)
     subject = TableSubject(
-        facts, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders
+        facts, log, snapshot, policy, now_ms, expiry_ms, context, events, z_orders, doubts
     )
     with suppress(AccessDeniedError):  # the record of another user; it is only for the metrics
         last = read_last_run(log.store, RECORD)

@@ -198,7 +198,10 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     options = vacuum_options(subject.policy)
     retention = resolve_retention(snapshot.properties, options, subject.expiry_ms)
     clones = read_notes(snapshot.store)
-    planner = Planner(subject.log, snapshot, options, retention, context, clones, subject.events)
+    events, doubts = subject.events, subject.doubts
+    planner = Planner(
+        subject.log, snapshot, options, retention, context, clones, events, doubts=doubts
+    )
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return []
     plan = planner.plan_with_waiting(subject.now_ms)

@@ -62,6 +62,7 @@ class VacuumPlan:
     horizon: Horizon | None = None
     missing: pa.ChunkedArray = field(default_factory=lambda: NO_NAMES, repr=False)
     clones: tuple[CloneNote, ...] = ()
+    doubt: str | None = None
 
     @property
     def is_empty(self) -> bool:

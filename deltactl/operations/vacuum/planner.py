@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names, file_names, locate
@@ -21,6 +22,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import Listing, list_files
 from deltactl.operations.vacuum.candidates import (
     CONVERTED,
+    DOUBTFUL,
     HIDDEN,
     UNATTENDED,
     UNKNOWN,
@@ -78,7 +80,10 @@ class _Log:
 
 @dataclass(slots=True)
 class Planner:
-    """Plan one vacuum of a snapshot; ``events`` visited the commits that were read for it."""
+    """Plan one vacuum of a snapshot.
+
+    ``events`` and ``doubts`` visited the commits that were read for it.
+    """
 
     log: DeltaLog
     snapshot: Snapshot
@@ -90,6 +95,7 @@ class Planner:
     orphans: Orphans = "keep"
     # Read by the caller; without it, the plan reads them.
     read_others: Callable[[], Iterable[pa.ChunkedArray]] | None = None
+    doubts: CommitDoubts = field(default_factory=CommitDoubts)
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -180,7 +186,7 @@ class Planner:
 
     def _scan(self, first: int) -> CommitScan:
         """Return the events since a version; read only commits that were not read before."""
-        return self.log.events(self.snapshot, first, self.events)
+        return self.log.events(self.snapshot, first, self.events, self.doubts)
 
     def _plan_lite(self, start: int, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from the files that commits removed since ``start``, without a listing."""
@@ -388,6 +394,8 @@ class Planner:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
         if self.orphans == "keep":
             return UNATTENDED
+        if self.doubts.found:
+            return DOUBTFUL
         return CONVERTED if was_converted(self.snapshot, scan) else None
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
@@ -423,6 +431,7 @@ class Planner:
             vacuumed_before=log.vacuumed_version,
             current_at_cutoff=log.current,
             clones=self.clones,
+            doubt=self.doubts.first,
         )
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.errors import InterruptedRunError, SafetyError, UnsupportedByStoreError, Warn
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -76,7 +77,11 @@ def vacuum_table(
     if plan.missing or plan.is_empty:  # a table that was moved lacks the files to delete, too
         CommitBase.of(snapshot).ensure_same_table(log)
     warn_of_missing(plan, context.warn)
-    refusal = log.refusal or find_refusal(plan) or _find_other_file_system(store, plan, options)
+    refusal = (
+        log.refusal
+        or find_refusal(plan, is_asked=confirm is not None)
+        or _find_other_file_system(store, plan, options)
+    )
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
@@ -134,8 +139,8 @@ def open_planner(
         DeltactlError: as ``vacuum_table``.
     """
     log.ensure_newest()
-    events = EventCollector()
-    snapshot = log.snapshot(visitors=[events])
+    events, doubts = EventCollector(), CommitDoubts()
+    snapshot = log.snapshot(visitors=[events, doubts])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
     for version in options.keep_versions:
         if not log.first_commit <= version <= snapshot.version:
@@ -151,7 +156,10 @@ def open_planner(
     clones = read_notes(log.store)
     now_ms = context.clock.now_ms()
     retention = _find_retention(log, snapshot, options, context, now_ms)
-    return Planner(log, snapshot, options, retention, context, clones, events, orphans), now_ms
+    planner = Planner(
+        log, snapshot, options, retention, context, clones, events, orphans, doubts=doubts
+    )
+    return planner, now_ms
 
 
 def _find_retention(
@@ -187,8 +195,18 @@ def warn_of_missing(plan: VacuumPlan, warn: Warn) -> None:
         )
 
 
-def find_refusal(plan: VacuumPlan) -> SafetyError | None:
-    """Return an error if the plan would remove too many files that no commit references."""
+def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | None:
+    """Return an error if the plan would remove too many files that no commit references.
+
+    Return one too if a commit may have lost the add actions of files that are not live without
+    them, unless a person is asked.
+    """
+    if plan.doubt is not None and not is_asked:
+        return SafetyError(
+            f"{plan.doubt}. Files of lost add actions would be removed",
+            hint="Run `deltactl check TABLE` for details, and restore the commit from a backup. If "
+            "the commit is right, run `deltactl vacuum TABLE` on a terminal, which asks.",
+        )
     if not plan.has_too_many_orphans:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)
