@@ -55,6 +55,7 @@ from deltactl.log.physical_names import (
     misread_names,
     possible_names,
 )
+from deltactl.log.rebuildable import split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import CloneNote, read_notes
 from deltactl.operations.run_context import RunContext
@@ -163,6 +164,22 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     for version in sorted(versions):
         if version != rules.snapshot.version:
             yield from _live_names(version_to_keep(rules.log, version), "retained")
+    yield from _needed_before_gaps(rules)
+
+
+def _needed_before_gaps(rules: KeepRules) -> Iterator[Kept]:
+    """Yield the names of versions before a gap in the log: no commit shows what was removed in it.
+
+    Raises:
+        TableError: the log is damaged.
+    """
+    log, since = rules.log, rules.current_at_cutoff or 0
+    older = [it for it in _older_versions(log, log.first_commit - 1) if it >= since]
+    for first, *others in split_runs(older, log.commit_files.keys()):
+        snapshot = log.snapshot(first)
+        yield from _live_names(snapshot, "retained")
+        for commits in log.parsed_commits(others, snapshot.metadata.partition_keys):
+            yield file_names(log.store, commits.adds), "retained"
 
 
 def version_to_keep(log: DeltaLog, version: int) -> Snapshot:

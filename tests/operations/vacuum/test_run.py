@@ -641,3 +641,20 @@ def test_a_live_file_that_a_checkpoint_lacks_refuses(mode: str) -> None:
     with pytest.raises(SafetyError, match=re.escape(path)):
         scene.vacuum(mode=mode)
     assert scene.store.contents() == before
+
+
+def test_a_longer_retention_keeps_the_files_of_versions_before_a_gap() -> None:
+    """No commit that is left removed the file, and the checkpoint forgot its tombstone."""
+    scene = Scene()
+    keep, path = scene.append(60, "a", "b")
+    (later,) = scene.append(21)
+    gone = scene.remove(20, path, later)
+    scene.ago(19, lambda: scene.builder.commit())
+    scene.ago(18, scene.builder.checkpoint)
+    name = f"{LOG}/{gone + 1:020d}.checkpoint.parquet"
+    edit_parquet(scene.store, name, lambda rows: [it for it in rows if it["remove"] is None])
+    scene.store.delete_many([commit_path(gone)])
+    scene.ago(17, lambda: scene.builder.commit())
+    assert scene.needed(gone - 1) == {keep, path, later}
+    assert scene.plan(retain_ms=30 * DAY) == {}
+    assert scene.plan() == {path: "orphan", later: "orphan"}
