@@ -310,11 +310,12 @@ def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:
 def _copies_for(plan: ClonePlan, current: Snapshot, added: pa.Table) -> pa.Table:
     """Return the copies of new files, and of those that the clone has, with their times."""
     copies = plan.copies
-    times = current.files["modification_time_ms"]
-    known = times.take(pc.index_in(copies["target"], value_set=current.files["path"]))
+    places = pc.index_in(copies["target"], value_set=current.files["path"])
+    known = current.files["modification_time_ms"].take(places)
     is_kept = pc.is_in(copies["target"], value_set=_names(current.files))
-    replaced = pc.is_in(copies["target"], value_set=added["path"])
-    known = pc.if_else(replaced, None, known)
+    # A new deletion vector does not change the file.
+    is_other = pc.not_equal(current.files["size_bytes"].take(places), copies["size_bytes"])
+    known = pc.if_else(pc.fill_null(is_other, False), None, known)
     is_wanted = pc.or_(is_kept, pc.is_in(copies["target"], value_set=_names(added)))
     position = copies.schema.get_field_index("modified_ms")
     return copies.set_column(position, "modified_ms", known).filter(is_wanted)

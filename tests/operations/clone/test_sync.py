@@ -427,6 +427,24 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     assert sync(source, target).is_done
 
 
+def test_a_file_that_was_replaced_and_lost_rows_is_noticed() -> None:
+    """Its copy has the time of a clock that was ahead."""
+    builder = TableBuilder(fresh_store(), [Column("id")], features={"deletionVectors"})
+    target = fresh_store()
+    (path,) = builder.append([{"id": 1}, {"id": 2}])
+    sync(builder.store, target)
+    copied = target.read(path)
+    builder.store.put(path, rewritten(copied))
+    (info,) = builder.store.stat_many([path])
+    assert info is not None
+    target.set_modified(path, info.modified_ms + DAY_MS // 2)
+    builder.delete_rows(path, [0])
+    with pytest.raises(SafetyError, match="1 file has another modification time"):
+        sync(builder.store, target)
+    assert sync(builder.store, target, full=True).files_copied == 1
+    assert target.read(path) == builder.store.read(path) != copied
+
+
 def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() -> None:
     """The clone's log has no time of it any more, because another writer removed the copy."""
     builder, source, target = synced(files=2)
