@@ -47,7 +47,8 @@ class Table:
     must tell, though their files may be gone. ``unlisted_ms`` is the retention of files before the
     properties changed, if the run in progress has not listed the log since. ``taken_in`` are files
     with names of no Delta writer, which writers took in: they show, while the log names them, that
-    other programs write to the directory.
+    other programs write to the directory. ``unlisted_names`` are those that the run in progress has
+    not seen in the log.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Table:
     properties: dict[str, str] = field(default_factory=dict)
     is_converted: bool = False
     taken_in: set[str] = field(default_factory=set)
+    unlisted_names: set[str] = field(default_factory=set)
     txns: dict[str, tuple[int, int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     unlisted_ms: int | None = None
@@ -69,6 +71,7 @@ class Table:
             txns=dict(self.txns),
             lost=set(self.lost),
             taken_in=set(self.taken_in),
+            unlisted_names=set(self.unlisted_names),
         )
 
     @property
@@ -171,13 +174,17 @@ class Model:
             self._forget_feeds(table, kept_ms)
             before_ms = table.unlisted_ms
             table.unlisted_ms = kept_ms if before_ms is None else min(before_ms, kept_ms)
-            if not world.runs:
-                self.list_log(place)
+        if not world.runs:
+            self.list_log(place)
 
     def list_log(self, place: str) -> None:
         """The log is listed: from now on, a run goes by the properties that it has."""
         table = self.tables.get(place)
-        if table is not None and table.unlisted_ms is not None:
+        if table is None:
+            return
+        table.taken_in |= table.unlisted_names
+        table.unlisted_names.clear()
+        if table.unlisted_ms is not None:
             self._promise_again(place, table, table.unlisted_ms)
             table.unlisted_ms = None
 
@@ -212,7 +219,7 @@ class Model:
             path = self._world.reader.file_path(place, action["add"]["path"])
             named = self.landed.pop(self._world.space.actual(path), None)
             if named is not None and not named.like_delta:
-                table.taken_in.add(path)
+                table.unlisted_names.add(path)
 
     def _promise_again(self, place: str, table: Table, kept_ms: int) -> None:
         """The properties changed: what is there by now stays as long as the new ones say.
@@ -523,6 +530,7 @@ def _moved_table(table: Table, place: str, target: str) -> Table:
         table.versions[version] = replace(facts, feed=feed)
     table.lost |= {_moved(path, place, target) for path in table.lost}
     table.taken_in |= {_moved(path, place, target) for path in table.taken_in}
+    table.unlisted_names |= {_moved(path, place, target) for path in table.unlisted_names}
     return table
 
 

@@ -63,6 +63,7 @@ class VacuumPlan:
     missing: pa.ChunkedArray = field(default_factory=lambda: NO_NAMES, repr=False)
     clones: tuple[CloneNote, ...] = ()
     doubt: str | None = None
+    covers_unknown: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -432,6 +432,7 @@ class Planner:
             current_at_cutoff=log.current,
             clones=self.clones,
             doubt=self.doubts.first,
+            covers_unknown=self.orphans == "all",
         )
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:

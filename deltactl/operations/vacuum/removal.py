@@ -50,6 +50,7 @@ from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.vacuum_names import writer_mask
 from deltactl.units import format_duration
 
 BATCH_FILES = 1000  # the most names of one delete request of S3
@@ -280,6 +281,7 @@ class VacuumRun:
         # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):
             names = file_names(self._store, part)
+            self._ensure_no_new_names(names)
             alike = find_alike(self._plan.files["path"], names)
             texts = (names, misread_names(self._store, names), alike)
             back = {text for column in texts for text in column.to_pylist()}
@@ -296,6 +298,17 @@ class VacuumRun:
                 hint="Rerun the command.",
             )
         self._ensure_no_new_clone()
+
+    def _ensure_no_new_names(self, names: pa.ChunkedArray) -> None:
+        """Refuse orphans if other programs write to the directory: see ``was_converted``."""
+        strange = names.filter(pc.invert(writer_mask(names)))
+        if self._plan.orphans and not self._plan.covers_unknown and len(strange):
+            raise ConflictError(
+                f"a commit during the vacuum has the file {strange[0].as_py()!r}, whose name no "
+                "Delta writer gives: other programs may write to the directory, and files that no "
+                "commit references may be theirs",
+                hint="Rerun the command.",
+            )
 
     def _ensure_no_new_clone(self) -> None:
         new = [note for note in read_notes(self._store) if note not in self._plan.clones]

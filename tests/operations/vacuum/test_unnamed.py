@@ -1,5 +1,6 @@
 """Files that no action in the log names: who may remove them, and in which tables."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 
 from deltactl import Table, convert, maintain
+from deltactl.errors import ConflictError
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
@@ -21,6 +23,7 @@ from deltactl.storage.local.store import LocalStore
 from tests.operations.vacuum.test_local import age
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.run import run_on
+from tests.support.table_builder import commit_path
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
@@ -28,6 +31,7 @@ ID = "6a09e667-f3bc-4908-8b2f-3bcc908bc8a1"
 LEFTOVER = f"part-00000-{ID}-c000.snappy.parquet"
 VECTOR = f"deletion_vector_{ID}.bin"
 CHANGES = f"_change_data/cdc-00000-{ID}.c000.snappy.parquet"
+FULL = VacuumOptions(mode="full", max_orphan_fraction=1.0, retain_ms=0, force_retention=True)
 STRANGE = ("events-1.parquet", "README.md", f"export/{LEFTOVER}")
 WRITTEN = (LEFTOVER, VECTOR, CHANGES)
 
@@ -45,11 +49,9 @@ def plant(root: Path, *names: str) -> None:
 
 
 def plan(root: Path, orphans: Orphans = "keep") -> VacuumPlan:
-    fixed = {"mode": "full", "max_orphan_fraction": 1.0, "retain_ms": 0, "force_retention": True}
-    chosen = VacuumOptions(**fixed)  # type: ignore[arg-type]
     run = partial(vacuum_table, orphans=orphans)
     store = LocalStore(str(root))
-    return run_on(store, run, chosen, warn=pytest.fail, dry_run=True).plan
+    return run_on(store, run, FULL, warn=pytest.fail, dry_run=True).plan
 
 
 def paths_of(found: VacuumPlan) -> set[str]:
@@ -85,6 +87,26 @@ def test_files_that_nobody_names_go_as_far_as_was_agreed_to(
     assert len(rows) == 1 + len(removed), "and the file that a commit removed"
     assert found.kept == kept
     assert found.unnamed_kept == sum(kept.values())
+
+
+def test_a_writer_takes_in_what_another_program_wrote_while_a_person_is_asked(
+    written: Path,
+) -> None:
+    """Only this commit shows that other programs write to the directory."""
+    before = {*written.rglob("*.parquet")}
+
+    def take_in(plan: VacuumPlan) -> bool:
+        assert {LEFTOVER, CHANGES} < paths_of(plan)
+        size = (written / "events-1.parquet").stat().st_size
+        add = {"path": "events-1.parquet", "partitionValues": {}, "size": size}
+        add |= {"modificationTime": 1, "dataChange": True}
+        (written / commit_path(plan.version + 1)).write_text(json.dumps({"add": add}))
+        return True
+
+    run = partial(vacuum_table, orphans="named", confirm=take_in)
+    with pytest.raises(ConflictError, match="'events-1.parquet', whose name no Delta writer gives"):
+        run_on(LocalStore(str(written)), run, FULL, warn=pytest.fail)
+    assert before <= {*written.rglob("*.parquet")}
 
 
 def test_a_call_from_python_cannot_remove_what_no_commit_removed(written: Path) -> None:
