@@ -59,7 +59,7 @@ class TextTable:
     def commit(self, *actions: Mapping[str, Any], operation: str = "WRITE", **info: Any) -> int:
         """Write the next commit, dated long ago."""
         self.version += 1
-        said = {"timestamp": _LONG_AGO * 1000, "operation": operation, **info}
+        said = {"timestamp": (_LONG_AGO + self.version) * 1000, "operation": operation, **info}
         path = self.root / "_delta_log" / f"{self.version:020}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(action) for action in ({"commitInfo": said}, *actions)]
