@@ -113,8 +113,10 @@ def try_alter(
         named = name_commits(error, run.versions)
         return replace(report, versions=tuple(run.versions), error=named)
     after = run.transaction.base
-    # A retention that was shortened by mistake must not delete history at once.
-    run_after_commit(log, snapshot, after, context, files_changed=False, keeps_history=True)
+    # Manifests could not be written before column mapping was dropped. And a retention that was
+    # shortened by mistake must not delete history at once.
+    is_drop = options.drop_feature is not None
+    run_after_commit(log, snapshot, after, context, files_changed=is_drop, keeps_history=True)
     return replace(report, versions=tuple(run.versions))
 
 

@@ -118,8 +118,8 @@ def ensure_no_vectors(live: LiveFiles, table: str, version: int | None = None) -
         files = format_count(live.vectors, one, many)
         raise UnsupportedFeatureError(
             f"{files} deletion vectors: readers of manifests would return deleted rows",
-            hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or rerun with "
-            f"{option('purge_first', True)}."
+            hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or `deltactl "
+            f"generate-manifest {shlex.quote(table)} --purge-first`."
             if version is None
             else f"Omit {option('version')}, and add {option('purge_first', True)}: it writes the "
             "manifests of a new version without deletion vectors.",

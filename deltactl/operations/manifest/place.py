@@ -39,9 +39,8 @@ def choose_place(table: Store, output: Store | None) -> Store:
         return output
     last = read_last_run(output, RECORD)
     if last is None:
-        line, _, _ = output.read_ranges(name, [(0, _LINE_BYTES)])[0].partition(b"\n")
-        owner = os.fsdecode(line)
-        is_own = not line or _bare(owner).startswith(root)
+        owner = _first_line(output, name)
+        is_own = not owner or _bare(owner).startswith(root)
     else:
         owner = last.address
         is_own = _bare(owner) == root
@@ -61,6 +60,18 @@ def find_manifest(store: Store) -> str | None:
     )
 
 
+def find_schemes(store: Store, name: str) -> dict[str, str]:
+    """Return the scheme that a manifest has instead of that of the table, by the latter.
+
+    Raises:
+        StorageError: the manifest cannot be read.
+    """
+    root, line = render_root(store.uri), _first_line(store, name)
+    ours, theirs = (address.partition(":")[0] for address in (root, line))
+    is_other = ours != theirs and _bare(line).startswith(_bare(root))
+    return {ours: theirs} if is_other else {}
+
+
 def record_table(output: Store, run: LastRun) -> None:
     """Record the table of the manifests in another directory before they are written.
 
@@ -70,6 +81,10 @@ def record_table(output: Store, run: LastRun) -> None:
     last = read_last_run(output, RECORD)
     if last is None or last.address != run.address:
         write_last_run(output, RECORD, run)
+
+
+def _first_line(store: Store, name: str) -> str:
+    return os.fsdecode(store.read_ranges(name, [(0, _LINE_BYTES)])[0].partition(b"\n")[0])
 
 
 def _bare(address: str) -> str:

@@ -14,7 +14,12 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
@@ -24,7 +29,7 @@ from deltactl.operations.manifest.content import (
     warn_of_old_types,
 )
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_manifest, record_table
+from deltactl.operations.manifest.place import find_manifest, find_schemes, record_table
 from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
@@ -169,8 +174,9 @@ def refresh_manifests(
 
     This includes commits whose run was killed before it updated the manifests. Update all if no
     version is recorded, if ``before`` is ``None`` (there was no table), or if the table has no
-    manifests. Do nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never
-    raise: the commits have succeeded, so a failure is a warning with the command to run.
+    manifests. Keep the scheme that the manifests have. Do nothing unless
+    ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never raise: the commits have
+    succeeded, so a failure is a warning with the command to run.
     """
     store = log.store
     try:
@@ -179,17 +185,23 @@ def refresh_manifests(
         if not snapshot.properties.refreshes_manifests:
             return None
         log.ensure_allowed(None)
-        has_manifests = before is not None and find_manifest(store) is not None
+        name = find_manifest(store)
+        schemes = {} if name is None else find_schemes(store, name)
         with Writing(log, context) as writing:
-            since = writing.recorded_version(snapshot) if has_manifests else None
-            options = ManifestOptions(since=since)
-            snapshot, live = load_table(log, None, snapshot)
+            is_known = before is not None and name is not None
+            since = writing.recorded_version(snapshot) if is_known else None
+            options = ManifestOptions(since=since, schemes=schemes)
+            snapshot, live = load_table(log, None, snapshot, schemes)
             rest = context.without_cancel()
             return _write_newest(log, snapshot, live, options, rest, writing=writing)
     except DeltactlError as error:
         context.warn(
-            f"the commit succeeded, but the manifests were not refreshed and still list old files: "
-            f"{error.message}; run `deltactl generate-manifest {shlex.quote(store.uri)}`"
+            f"the commit succeeded, but the manifests were not refreshed: {error.message}; "
+            + (
+                error.hint
+                if isinstance(error, UnsupportedFeatureError) and error.hint is not None
+                else f"run `deltactl generate-manifest {shlex.quote(store.uri)}`"
+            )
         )
         return None
 

@@ -3,11 +3,13 @@
 
 import datetime as dt
 import itertools
+import json
 import os
 import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -55,7 +57,7 @@ from tests.support.stores import (
     fresh_store,
 )
 from tests.support.symlink_reader import list_manifests, read_manifests
-from tests.support.table_builder import Column, TableBuilder, multiset
+from tests.support.table_builder import Column, TableBuilder, commit_path, multiset
 
 _NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("p", "string"))
@@ -834,6 +836,31 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     run_on(builder.store, optimize_table, OptimizeOptions())
     assert len(manifests(tmp_path)["p=b"]) == 1
     assert untouched.read_text() == "file:/written/by/another/program\n"
+
+
+def test_a_refresh_keeps_the_scheme_of_the_manifests(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1, "a")], [row(2, "a")], [row(3, "b")])
+    options = ManifestOptions(schemes={"file": "hdfs"})
+    generate(builder.store, options)
+    run_on(builder.store, alter_table, AlterOptions(properties=REFRESHED))
+    assert generate(builder.store, replace(options, check=True)).plan.is_empty
+    run_on(builder.store, optimize_table, OptimizeOptions(where="p = 'a'"))
+    assert len(manifests(tmp_path)["p=a"]) == 1
+    assert generate(builder.store, replace(options, check=True)).plan.is_empty
+
+
+def test_a_refresh_after_column_mapping_was_dropped(tmp_path: Path) -> None:
+    """Until then, engines could not read the manifests, and commits did not update them."""
+    builder = local(tmp_path, properties=REFRESHED)
+    builder.append([row(1, "a")])
+    generate(builder.store, ManifestOptions())
+    mapped = AlterOptions(properties={"delta.columnMapping.mode": "name"})
+    version = run_on(builder.store, alter_table, mapped).versions[-1] + 1
+    builder.store.put(commit_path(version), json.dumps(builder.write_file([row(2, "a")])).encode())
+    run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
+    assert [len(lines) for lines in manifests(tmp_path).values()] == [2]
+    assert generate(builder.store, ManifestOptions(check=True)).plan.is_empty
 
 
 @pytest.mark.parametrize("first", ["optimize", "generate", "nothing"])
