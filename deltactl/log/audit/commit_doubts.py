@@ -66,9 +66,13 @@ class CommitDoubts(Visitor):
     @property
     def first(self) -> str | None:
         """Return the oldest problem with the name of its commit; ``None`` if there is none."""
-        if not self.found:
+        return self.since(0)
+
+    def since(self, first: int) -> str | None:
+        """Return the oldest problem of the commits from a version on, as :attr:`first` does."""
+        version = min((it for it in self.found if it >= first), default=None)
+        if version is None:
             return None
-        version = min(self.found)
         return f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}"
 
     def see(self, commit: CommitBytes) -> bool:

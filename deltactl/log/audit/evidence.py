@@ -47,15 +47,16 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
         StorageError: a file cannot be looked up.
     """
     first = replayed.segment.checkpoint_version + 1
-    commits = [v for v in log.commit_files if first <= v <= own.version]
+    # Commits below the base too: a wrong checkpoint can have files that they added and removed.
+    commits = [v for v in log.commit_files if v <= own.version]
     known, doubts = _Known(), CommitDoubts()
     log.scan(commits, known, doubts, on_broken=ignore_broken)
     if replayed.head is not None and replayed.head.non_file_actions.metadata is not None:
         known.ids.add(replayed.head.non_file_actions.metadata.id)
     if own.metadata.id not in known.ids:
         return f"its metaData has the id {own.metadata.id}, which no commit has"
-    if doubts.first is not None:
-        return doubts.first
+    if doubts.since(first) is not None:
+        return doubts.since(first)
     name = _find_unknown_file(log, own, replayed, known)
     if name is not None:
         return f"it has {name}, which exists, and which no commit adds"

@@ -20,6 +20,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
+    note_again,
     open_as_reader,
     warn_of_limits,
     with_clone_note,
@@ -53,7 +54,10 @@ def replace_clone(
     plan, current = update.plan, update.current
     report = update.report(target, context, dry_run=dry_run)
     if update.is_empty:
-        return dataclasses.replace(report, version_after=current.version)
+        notes: tuple[str, ...] = ()
+        if options.note and not dry_run:
+            notes = note_again(source_log, snapshot, target_log, plan, context)
+        return dataclasses.replace(report, version_after=current.version, notes=notes)
     ensure_addresses(source_log.store)
     reader = open_as_reader(source_log, target_log)
     warn_of_limits(target, plan, context)

@@ -38,6 +38,7 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
+    note_again,
     open_as_reader,
     warn_of_limits,
     with_clone_note,
@@ -105,7 +106,10 @@ def clone_table(
         lambda: _make_plan(source_log, options, context)
     )
     if target_log.exists:
-        return _find_done(target_log, plan, context, dry_run)
+        done = _find_done(target_log, plan, context, dry_run)
+        if options.deep or not options.note or dry_run:
+            return done
+        return replace(done, notes=note_again(source_log, snapshot, target_log, plan, context))
     ensure_no_table_above(target, hint=ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)

@@ -246,9 +246,7 @@ def with_clone_note(
     Raises:
         SafetyError: a table cannot be written; no clone was made.
     """
-    host = socket.gethostname() if is_local_uri(target.uri) else ""
-    noted_ms = context.clock.now_ms()
-    note = CloneNote(target.uri, plan.version, noted_ms, plan.metadata.id, host, version)
+    note = _make_note(target, plan, plan.metadata.id, context, version)
     if not leave:
         yield Noted(note, ())
         return
@@ -270,6 +268,42 @@ def with_clone_note(
     for store in {id(it): it for it in (snapshot.store, *owners)}.values():
         with suppress(DeltactlError):  # a vacuum names them
             _warn_of_earlier(store, note, context.without_cancel())
+
+
+def note_again(
+    source: DeltaLog, snapshot: Snapshot, target: DeltaLog, plan: ClonePlan, context: RunContext
+) -> tuple[str, ...]:
+    """Write the notes of an existing clone that are missing; return where.
+
+    They are missing if the clone was moved or made without notes, or if somebody deleted them.
+    Vacuums may have removed files meanwhile.
+
+    Raises:
+        DataFileError: files of the clone are missing.
+        SafetyError: a table cannot be written.
+    """
+    noting = context.of_log(source)
+    note = _make_note(target.store, plan, target.snapshot().metadata.id, noting, 0)
+    owners = _find_owners(snapshot.store, plan, noting)
+    lacking = [store for store in owners if not has_note(store, note)]
+    if not lacking:
+        return ()
+    for store in lacking:
+        _write(store, note)
+    try:
+        ensure_no_vacuum(source, plan, context)
+        ensure_present(source, open_as_reader(source, target), snapshot, plan, context)
+    finally:
+        for store in lacking:
+            unmark(store, note)
+    return tuple(store.uri for store in lacking)
+
+
+def _make_note(
+    target: Store, plan: ClonePlan, table_id: str, context: RunContext, version: int
+) -> CloneNote:
+    host = socket.gethostname() if is_local_uri(target.uri) else ""
+    return CloneNote(target.uri, plan.version, context.clock.now_ms(), table_id, host, version)
 
 
 def _warn_of_earlier(store: Store, note: CloneNote, context: RunContext) -> None:

@@ -17,6 +17,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import file_keys, sized_file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.find_files import find_files
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
@@ -202,7 +203,17 @@ def _plan(
         ensure_same_history(source, past, target.uri)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     update = compare(current, snapshot, plan, past, full=options.full)
+    if update.is_empty and not options.full and _has_lost(current, plan):
+        update = compare(current, snapshot, plan, None, full=False)
     return snapshot, replace(update, is_empty=update.is_empty and not options.full), options
+
+
+def _has_lost(current: Snapshot, plan: ClonePlan) -> bool:
+    """Return whether files are missing that only the clone has, as after an optimize of it."""
+    names = pc.unique(_names(current.files))
+    own = names.filter(pc.invert(pc.is_in(names, value_set=plan.copies["target"])))
+    found, _ = find_files(current.store, own.to_pylist())
+    return None in found.values()
 
 
 def _with_past_options(

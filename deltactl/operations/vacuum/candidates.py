@@ -6,7 +6,7 @@ Names that no vacuum lists or deletes are in ``protocol/vacuum_names``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -41,6 +41,7 @@ CONVERTED = "not in the log, in the directory of a converted table"
 UNATTENDED = "not in the log, and this run is unattended"
 DOUBTFUL = "not in the log, and a commit may be damaged"
 FOREIGN = "another table's"
+REWRITTEN = "written again after a commit removed it, perhaps by another program"
 LEASED = "perhaps of a run that holds a lease"
 RESTORED = "brought back by an undo inside the retention"
 LINKED = "reached by a symbolic link"
@@ -74,10 +75,12 @@ class Filters:
     ``changes``: names of change data files in the log.
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
-    files that do not exist. ``runs``: ids of the runs that hold a lease, which began at or after
-    ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
-    files that were modified at or after the cutoff. ``sorting`` receives the files that are kept,
-    if they have positions.
+    files that do not exist. ``removed``, in a converted table, reads the names in remove actions
+    that no Delta writer gives: with the last time of a removal, and the size if all actions
+    have the same. ``runs``: ids
+    of the runs that hold a lease, which began at or after ``runs_since_ms``. ``restored``: names
+    that undone runs brought back. ``young_ms``: the times of files that were modified at or after
+    the cutoff. ``sorting`` receives the files that are kept, if they have positions.
     """
 
     store: Store
@@ -86,6 +89,7 @@ class Filters:
     include_unknown: bool
     ignore_manifests: bool
     changes: pa.ChunkedArray
+    removed: Callable[[], pa.Table] | None
     spared: str | None = None
     runs: Sequence[str] = ()
     runs_since_ms: int | None = None
@@ -118,6 +122,7 @@ class Filters:
         is_young = pc.greater_equal(files["modified_ms"], self.cutoff_ms)
         self.young_ms = files["modified_ms"].filter(is_young)
         files = self._drop(files, is_young, YOUNG)
+        files = self._drop(files, self._is_rewritten(files), REWRITTEN)
         if self.runs_since_ms is not None:
             new = pc.greater_equal(files["modified_ms"], self.runs_since_ms)
             files = self._drop(files, new, LEASED)
@@ -126,6 +131,22 @@ class Filters:
         files = self._drop_manifest_names(files)
         reasons = self._reasons(files)
         return files.select(FACTS.names).append_column("reason", reasons).cast(CANDIDATES)
+
+    def _is_rewritten(self, files: pa.Table) -> pa.ChunkedArray:
+        """Return which files are other ones than those that commits removed under their names.
+
+        Other programs write again to fixed names, such as ``data_0.parquet``.
+        """
+        strange = pc.and_(files["is_named"], pc.invert(writer_mask(files["path"])))
+        if self.removed is None:
+            return pc.and_(strange, False)
+        if not _count(strange):
+            return strange
+        known = self.removed()
+        removed = known.take(pc.index_in(files["path"], value_set=known["path"]))
+        is_later = pc.greater(files["modified_ms"], removed["deletion_timestamp_ms"])
+        is_other = pc.not_equal(files["size_bytes"], removed["size_bytes"])
+        return pc.or_(pc.fill_null(is_later, False), pc.fill_null(is_other, False))
 
     def _drop_other(self, files: pa.Table) -> pa.Table:
         """Drop files of other tables, and files that links lead to."""

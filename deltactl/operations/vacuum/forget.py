@@ -8,7 +8,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, InterruptedRunError, SafetyError, StorageError
+from deltactl.errors import (
+    AccessDeniedError,
+    DeltactlError,
+    InterruptedRunError,
+    SafetyError,
+    StorageError,
+)
 from deltactl.lazy import cached_property
 from deltactl.log.physical_names import possible_names
 from deltactl.operations.clone_notes import CloneNote
@@ -29,7 +35,7 @@ def ensure_unused(
     A clone that cannot be read, as after its deletion, uses none as far as known.
 
     Raises:
-        SafetyError: it uses files below the root.
+        SafetyError: it uses files below the root, or this user may not read it.
         StorageError: the files below the root, or at addresses in the clone, cannot be listed.
     """
     table = _Table(store)
@@ -58,6 +64,12 @@ def _read_addresses(
                 yield pc.unique(names.filter(absolute_mask(names)))
     except InterruptedRunError:
         raise
+    except AccessDeniedError as error:
+        raise SafetyError(
+            f"the record of the shallow clone {note.clone_uri} was kept: this user may not read "
+            f"the clone, which may use files of this table: {error.message}",
+            hint="Rerun as a user who may read the clone.",
+        ) from error
     except DeltactlError:
         return
 

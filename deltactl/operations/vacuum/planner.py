@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,7 +65,8 @@ from deltactl.operations.vacuum.spellings import (
 )
 from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
-from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
+from deltactl.protocol.actions import CONVERTED as CONVERTED_MARK
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count, format_timestamp
 
@@ -376,6 +379,7 @@ class Planner:
             self.orphans == "all",
             self.options.ignore_manifests,
             self._change_files(scan, scan.last),
+            partial(self._removed_files, scan) if self._is_marked_converted(scan) else None,
         )
 
     def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
@@ -389,6 +393,31 @@ class Planner:
         yield self._change_files(scan, scan.last)
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
             yield file_names(self.store, batch)
+
+    def _is_marked_converted(self, scan: CommitScan) -> bool:
+        return CONVERTED_MARK in self.snapshot.metadata.configuration or scan.has_conversion
+
+    def _removed_files(self, scan: CommitScan) -> pa.Table:
+        """Return the files that were removed and have a name that no Delta writer gives."""
+        columns = ("path", "deletion_timestamp_ms", "size_bytes")
+        removes = scan.events.filter(pc.invert(scan.events["is_add"])).select(columns)
+        parts = []
+        for batch in chain([removes], self.snapshot.tombstone_batches(columns)):
+            names = locate(self.store, batch["path"])
+            strange = pc.and_(names.is_valid(), pc.invert(writer_mask(names.fill_null(""))))
+            parts.append(batch.set_column(0, "path", names).filter(strange))
+        found = (
+            pa.concat_tables(parts)
+            .group_by("path")
+            .aggregate(
+                [("deletion_timestamp_ms", "max"), ("size_bytes", "min"), ("size_bytes", "max")]
+            )
+        )
+        is_one = pc.equal(found["size_bytes_min"], found["size_bytes_max"])
+        sizes = pc.if_else(is_one, found["size_bytes_min"], None)
+        return pa.table(
+            [found["path"], found["deletion_timestamp_ms_max"], sizes], names=list(columns)
+        )
 
     def _find_reason_to_spare(self, scan: CommitScan) -> str | None:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""

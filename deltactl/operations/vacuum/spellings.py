@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
 from deltactl.operations.stored_files import Listing, stat_files
+from deltactl.operations.vacuum.candidates import TOMBSTONE
 from deltactl.operations.vacuum.kept_files import Kept, Role
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of
@@ -84,13 +85,15 @@ def ensure_not_moved(planned: pa.Table, missing: pa.ChunkedArray) -> None:
     A tool can have decoded the names of directories, or renamed them. The last part of the name of
     a data file identifies it: most have a UUID.
 
-    ``planned`` are rows of ``FACTS``; ``missing`` are names of live files that do not exist.
+    ``planned`` are rows of ``CANDIDATES``; ``missing`` are names of live files that do not exist. A
+    file that a commit removed under its name is known.
 
     Raises:
         SafetyError: there is such a file.
     """
     if not len(missing):
         return
+    planned = planned.filter(pc.not_equal(planned["reason"], TOMBSTONE))
     places = pc.index_in(_last_parts(missing), value_set=_last_parts(planned["path"]))
     moved = missing.filter(places.is_valid())
     if len(moved):

@@ -160,3 +160,23 @@ def test_a_checksum_that_is_right_stays_beside_a_doubtful_commit(run: str) -> No
     else:
         assert table.fix(kind="checksum").num_left == 1
     assert memory_of(builder).contents() == before
+
+
+def test_a_checkpoint_of_an_earlier_version_is_wrong() -> None:
+    """Its files are in commits before the checkpoint on which the check is based."""
+    builder = new_table()
+    (first,) = builder.append([{"id": 1, "p": None}])
+    builder.remove(first)
+    builder.checkpoint(2)
+    builder.append([{"id": 2, "p": None}])
+    builder.append([{"id": 3, "p": None}])
+    builder.checkpoint(4)
+    wrong = f"{LOG}/{4:020d}.checkpoint.parquet"
+    builder.checkpoint(1)
+    old = f"{LOG}/{1:020d}.checkpoint.parquet"
+    builder.store.put(wrong, builder.store.read(old))
+    builder.store.delete_many([old])
+    assert "CHECKPOINT_DOUBTFUL" not in codes(check(builder.store, checkpoints=True))
+    table = Table("x", store=builder.store)
+    assert table.repair_checkpoints().all_repaired
+    assert table.snapshot().num_files == 2

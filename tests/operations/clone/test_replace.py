@@ -7,7 +7,7 @@ import pytest
 
 from deltactl.errors import ConflictError, DataFileError, SafetyError, UsageError
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.clone_notes import drop_note, read_notes
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
@@ -143,3 +143,22 @@ def test_replace_is_for_shallow_clones() -> None:
     with pytest.raises(UsageError) as caught:
         CloneOptions(True, replace=True)
     assert caught.value.hint == "To replace a deep clone, use sync=True full=True."
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_clone_without_a_record_is_recorded_though_nothing_changed(
+    tmp_path: Path, replaces: bool
+) -> None:
+    """It was moved, or made without a record, or somebody deleted the record."""
+    source, target = scene(tmp_path)
+    (note,) = read_notes(source.store)
+    drop_note(source.store, note)
+    report = clone(source.store, target, deep=False, replace=replaces)
+    assert (report.is_done, report.notes) == (True, (source.store.uri,))
+    (again,) = read_notes(source.store)
+    assert (again.name, again.begun_ms) == (note.name, None)
+    assert clone(source.store, target, deep=False, replace=replaces).notes == ()
+    drop_note(source.store, note)
+    source.store.delete_many([next(iter(source.data))])
+    with pytest.raises(DataFileError):
+        clone(source.store, target, deep=False, replace=replaces)

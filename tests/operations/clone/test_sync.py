@@ -445,6 +445,18 @@ def test_a_file_that_was_replaced_and_lost_rows_is_noticed() -> None:
     assert target.read(path) == builder.store.read(path) != copied
 
 
+def test_lost_files_of_the_clone_alone_are_replaced_by_those_of_the_source() -> None:
+    builder, source, target = synced(files=2)
+    table = Table("x", store=target)
+    table.optimize()
+    (lost,) = (row["path"] for row in table.snapshot().files.to_pylist())
+    assert sync(source, target).is_done
+    target.delete_many([lost])
+    assert sync(source, target).files_added == 2
+    assert {name for name, _ in keys(target)} == {*builder.data}
+    assert sorted(table.scan().read_all()["id"].to_pylist()) == [1, 2]
+
+
 def test_a_file_that_was_replaced_in_the_second_of_its_copy_is_copied_again() -> None:
     """The clone's log has no time of it any more, because another writer removed the copy."""
     builder, source, target = synced(files=2)

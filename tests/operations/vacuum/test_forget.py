@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import SafetyError
+from deltactl.errors import AccessDeniedError, SafetyError
 from deltactl.operations.clone_notes import CloneNote, read_notes
+from deltactl.operations.vacuum import forget
 from deltactl.operations.vacuum.forget import ensure_unused
 from tests.operations.vacuum.test_clones import (
     break_log,
@@ -80,3 +81,16 @@ def test_a_clone_on_another_kind_of_storage_than_its_files_is_forgotten() -> Non
     data = clone.store.read(commit_path(1)).replace(scene.store.uri.encode(), b"s3://lake/t")
     clone.store.put(commit_path(1), data)
     ensure_unused(scene.store, note_of(scene))
+
+
+def test_a_clone_that_this_user_may_not_read_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, _, _ = cloned_scene()
+
+    def deny(*_: object) -> None:
+        raise AccessDeniedError("cannot list '_delta_log': Permission denied")
+
+    monkeypatch.setattr(forget, "names_in_log_of", deny)
+    with pytest.raises(SafetyError, match="this user may not read the clone"):
+        ensure_unused(scene.store, note_of(scene))

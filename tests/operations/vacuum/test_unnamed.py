@@ -1,11 +1,13 @@
 """Files that no action in the log names: who may remove them, and in which tables."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +22,7 @@ from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
+from deltactl.table import TableWarning
 from tests.operations.vacuum.test_local import age
 from tests.support.duckdb_delta import connect_duckdb
 from tests.support.run import run_on
@@ -37,6 +40,7 @@ WRITTEN = (LEFTOVER, VECTOR, CHANGES)
 
 UNKNOWN = "not in the log, and not named by a Delta writer"
 CONVERTED = "not in the log, in the directory of a converted table"
+REWRITTEN = "written again after a commit removed it, perhaps by another program"
 UNATTENDED = "not in the log, and this run is unattended"
 
 
@@ -235,3 +239,39 @@ def test_a_file_that_landed_after_a_conversion_stays(tmp_path: Path) -> None:
     assert sorted(DeltaTable(root).to_pyarrow_table()["id"].to_pylist()) == list(range(8))
     rows = connect_duckdb().execute(f"SELECT id FROM delta_scan('{root}') ORDER BY id").fetchall()
     assert rows == [(number,) for number in range(8)]
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_program_writes_again_to_a_name_that_the_log_removed(
+    tmp_path: Path, mode: Literal["full", "lite"], grows: bool
+) -> None:
+    """DuckDB and others write to fixed names, such as data_0.parquet."""
+    for number in range(2):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"data_{number}.parquet")
+    convert(str(tmp_path))
+    Table(tmp_path).optimize()
+    rows = pa.table({"id": [100 + number for number in range(1000 if grows else 1)]})
+    pq.write_table(rows, tmp_path / "data_0.parquet")
+    if grows:  # by a clock that was behind
+        os.utime(tmp_path / "data_0.parquet", (1, 1))
+    report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
+    assert report.files_removed == 1
+    assert not (tmp_path / "data_1.parquet").exists()
+    assert pq.read_table(tmp_path / "data_0.parquet") == rows
+    assert report.plan.kept == {REWRITTEN: 1}
+
+
+def test_a_file_that_a_commit_removed_is_no_moved_live_file(tmp_path: Path) -> None:
+    """In a converted directory, several directories have files of the same name."""
+    for number in range(2):
+        folder = tmp_path / f"day={number}"
+        folder.mkdir()
+        for part in range(2):
+            pq.write_table(pa.table({"id": [number]}), folder / f"data_{part}.parquet")
+    convert(str(tmp_path))
+    Table(tmp_path).optimize(where="day = 1")
+    (tmp_path / "day=0/data_0.parquet").unlink()
+    with pytest.warns(TableWarning, match="1 live file does not exist"):
+        report = Table(tmp_path).vacuum(mode="full", retain="0s", force_retention=True)
+    assert report.files_removed == 2
