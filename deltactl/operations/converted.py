@@ -31,6 +31,11 @@ from deltactl.units import HOUR_MS
 _FIRST_WRITE_MS = HOUR_MS
 
 
+def is_marked_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
+    """Return whether the property or a commit says that the table was converted."""
+    return CONVERTED in snapshot.metadata.configuration or scan.has_conversion
+
+
 def was_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
     """Return whether something shows that the table of ``snapshot`` was converted.
 
@@ -41,7 +46,7 @@ def was_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
         StorageError: the log cannot be read.
     """
     metadata = snapshot.metadata
-    if CONVERTED in metadata.configuration or scan.has_conversion:
+    if is_marked_converted(snapshot, scan):
         return True
     if scan.first > 0 and metadata.created_time_ms is None:
         return True

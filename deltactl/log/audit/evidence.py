@@ -55,8 +55,9 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
         known.ids.add(replayed.head.non_file_actions.metadata.id)
     if own.metadata.id not in known.ids:
         return f"its metaData has the id {own.metadata.id}, which no commit has"
-    if doubts.since(first) is not None:
-        return doubts.since(first)
+    doubt = doubts.since(first)
+    if doubt is not None:
+        return doubt
     name = _find_unknown_file(log, own, replayed, known)
     if name is not None:
         return f"it has {name}, which exists, and which no commit adds"

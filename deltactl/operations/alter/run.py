@@ -113,10 +113,10 @@ def try_alter(
         named = name_commits(error, run.versions)
         return replace(report, versions=tuple(run.versions), error=named)
     after = run.transaction.base
-    # Manifests could not be written before column mapping was dropped. And a retention that was
-    # shortened by mistake must not delete history at once.
-    is_drop = options.drop_feature is not None
-    run_after_commit(log, snapshot, after, context, files_changed=is_drop, keeps_history=True)
+    # With column mapping, earlier commits could not update the manifests.
+    files_changed = options.drop_feature is not None
+    # A retention that was shortened by mistake must not delete history at once.
+    run_after_commit(log, snapshot, after, context, files_changed=files_changed, keeps_history=True)
     return replace(report, versions=tuple(run.versions))
 
 

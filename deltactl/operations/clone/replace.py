@@ -56,7 +56,8 @@ def replace_clone(
     if update.is_empty:
         notes: tuple[str, ...] = ()
         if options.note and not dry_run:
-            notes = note_again(source_log, snapshot, target_log, plan, context)
+            table_id = current.metadata.id
+            notes = note_again(source_log, snapshot, target_log, plan, context, table_id=table_id)
         return dataclasses.replace(report, version_after=current.version, notes=notes)
     ensure_addresses(source_log.store)
     reader = open_as_reader(source_log, target_log)

@@ -109,7 +109,9 @@ def clone_table(
         done = _find_done(target_log, plan, context, dry_run)
         if options.deep or not options.note or dry_run:
             return done
-        return replace(done, notes=note_again(source_log, snapshot, target_log, plan, context))
+        table_id = target_log.snapshot().metadata.id
+        notes = note_again(source_log, snapshot, target_log, plan, context, table_id=table_id)
+        return replace(done, notes=notes)
     ensure_no_table_above(target, hint=ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
     _ensure_free(target, wanted)

@@ -271,9 +271,17 @@ def with_clone_note(
 
 
 def note_again(
-    source: DeltaLog, snapshot: Snapshot, target: DeltaLog, plan: ClonePlan, context: RunContext
+    source: DeltaLog,
+    snapshot: Snapshot,
+    target: DeltaLog,
+    plan: ClonePlan,
+    context: RunContext,
+    *,
+    table_id: str,
 ) -> tuple[str, ...]:
     """Write the notes of an existing clone that are missing; return where.
+
+    ``table_id`` is the id of the clone.
 
     They are missing if the clone was moved or made without notes, or if somebody deleted them.
     Vacuums may have removed files meanwhile.
@@ -283,7 +291,7 @@ def note_again(
         SafetyError: a table cannot be written.
     """
     noting = context.of_log(source)
-    note = _make_note(target.store, plan, target.snapshot().metadata.id, noting, 0)
+    note = _make_note(target.store, plan, table_id, noting, 0)
     owners = _find_owners(snapshot.store, plan, noting)
     lacking = [store for store in owners if not has_note(store, note)]
     if not lacking:

@@ -76,11 +76,11 @@ class Filters:
     ``spared``: why no other files are removed, even those with names of Delta writers, if so.
     ``foreign``: directories of other tables; ``linked``: targets of links; ``absent``: names of
     files that do not exist. ``removed``, in a converted table, reads the names in remove actions
-    that no Delta writer gives: with the last time of a removal, and the size if all actions
-    have the same. ``runs``: ids
-    of the runs that hold a lease, which began at or after ``runs_since_ms``. ``restored``: names
-    that undone runs brought back. ``young_ms``: the times of files that were modified at or after
-    the cutoff. ``sorting`` receives the files that are kept, if they have positions.
+    that no Delta writer gives: with the last time of a removal, and the size if all actions have
+    the same. ``runs``: ids of the runs that hold a lease, which began at or after
+    ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
+    files that were modified at or after the cutoff. ``sorting`` receives the files that are kept,
+    if they have positions.
     """
 
     store: Store
@@ -122,7 +122,8 @@ class Filters:
         is_young = pc.greater_equal(files["modified_ms"], self.cutoff_ms)
         self.young_ms = files["modified_ms"].filter(is_young)
         files = self._drop(files, is_young, YOUNG)
-        files = self._drop(files, self._is_rewritten(files), REWRITTEN)
+        if self.removed is not None:
+            files = self._drop(files, _find_rewritten(files, self.removed), REWRITTEN)
         if self.runs_since_ms is not None:
             new = pc.greater_equal(files["modified_ms"], self.runs_since_ms)
             files = self._drop(files, new, LEASED)
@@ -131,22 +132,6 @@ class Filters:
         files = self._drop_manifest_names(files)
         reasons = self._reasons(files)
         return files.select(FACTS.names).append_column("reason", reasons).cast(CANDIDATES)
-
-    def _is_rewritten(self, files: pa.Table) -> pa.ChunkedArray:
-        """Return which files are other ones than those that commits removed under their names.
-
-        Other programs write again to fixed names, such as ``data_0.parquet``.
-        """
-        strange = pc.and_(files["is_named"], pc.invert(writer_mask(files["path"])))
-        if self.removed is None:
-            return pc.and_(strange, False)
-        if not _count(strange):
-            return strange
-        known = self.removed()
-        removed = known.take(pc.index_in(files["path"], value_set=known["path"]))
-        is_later = pc.greater(files["modified_ms"], removed["deletion_timestamp_ms"])
-        is_other = pc.not_equal(files["size_bytes"], removed["size_bytes"])
-        return pc.or_(pc.fill_null(is_later, False), pc.fill_null(is_other, False))
 
     def _drop_other(self, files: pa.Table) -> pa.Table:
         """Drop files of other tables, and files that links lead to."""
@@ -195,6 +180,21 @@ class Filters:
         return pc.if_else(
             vector_mask(names), DELETION_VECTOR, pc.if_else(is_change, CHANGE_DATA, by_log)
         )
+
+
+def _find_rewritten(files: pa.Table, read_removed: Callable[[], pa.Table]) -> pa.ChunkedArray:
+    """Return which files are other ones than those that commits removed under their names.
+
+    Other programs write again to fixed names, such as ``data_0.parquet``.
+    """
+    strange = pc.and_(files["is_named"], pc.invert(writer_mask(files["path"])))
+    if not _count(strange):
+        return strange
+    known = read_removed()
+    removed = known.take(pc.index_in(files["path"], value_set=known["path"]))
+    is_later = pc.greater(files["modified_ms"], removed["deletion_timestamp_ms"])
+    is_other = pc.not_equal(files["size_bytes"], removed["size_bytes"])
+    return pc.or_(pc.fill_null(is_later, False), pc.fill_null(is_other, False))
 
 
 def _count(mask: pa.ChunkedArray) -> int:

@@ -18,7 +18,7 @@ from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
-from deltactl.operations.converted import was_converted
+from deltactl.operations.converted import is_marked_converted, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import Listing, list_files
@@ -65,7 +65,6 @@ from deltactl.operations.vacuum.spellings import (
 )
 from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
-from deltactl.protocol.actions import CONVERTED as CONVERTED_MARK
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count, format_timestamp
@@ -372,6 +371,7 @@ class Planner:
         filters.runs_since_ms = min((it.since_ms - HOUR_MS for it in holders), default=None)
 
     def _filters(self, scan: CommitScan) -> Filters:
+        is_marked = is_marked_converted(self.snapshot, scan)
         return Filters(
             self.store,
             HiddenRule(self.snapshot.metadata),
@@ -379,7 +379,7 @@ class Planner:
             self.orphans == "all",
             self.options.ignore_manifests,
             self._change_files(scan, scan.last),
-            partial(self._removed_files, scan) if self._is_marked_converted(scan) else None,
+            partial(self._removed_files, scan) if is_marked else None,
         )
 
     def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
@@ -393,9 +393,6 @@ class Planner:
         yield self._change_files(scan, scan.last)
         for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
             yield file_names(self.store, batch)
-
-    def _is_marked_converted(self, scan: CommitScan) -> bool:
-        return CONVERTED_MARK in self.snapshot.metadata.configuration or scan.has_conversion
 
     def _removed_files(self, scan: CommitScan) -> pa.Table:
         """Return the files that were removed and have a name that no Delta writer gives."""

@@ -23,8 +23,9 @@ class Life:
         self.days = 99.0
         self.gone: list[dict[str, Any]] = []
         self.oldest = 0
-        for _ in range(steps):
-            self.days = max(1.0, self.days - self.random.choice([0, 0.5, 3, 8]))
+        for left in range(steps, 0, -1):  # no two commits in the same millisecond
+            passed = self.random.choice([0, 0.5, 3, 8]) + 1e-6
+            self.days = max(1 + left * 1e-6, self.days - passed)
             self.step()
 
     def step(self) -> None:
