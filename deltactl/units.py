@@ -52,7 +52,7 @@ _DURATION_UNITS: Final[dict[str, Fraction]] = {
 _CALENDAR_UNITS: Final = frozenset({"mo", "month", "months", "mon", "y", "yr", "year", "years"})
 
 _AMOUNT: Final = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
-_BARE_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_BARE_NUMBER: Final = re.compile(_AMOUNT)
 _SIZE: Final = re.compile(rf"({_AMOUNT})\s*([A-Za-z]+)")
 _DURATION_PART: Final = re.compile(rf"\s*({_AMOUNT})\s*([A-Za-z]+)\s*,?")
 _ISO_DURATION: Final = re.compile(

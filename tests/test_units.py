@@ -52,6 +52,14 @@ def test_other_sizes_are_refused(text: str) -> None:
         parse_size(text)
 
 
+@pytest.mark.parametrize("text", ["-5", "+5", ".5", "5."])
+def test_no_unit_is_advised_that_would_be_refused(text: str) -> None:
+    for parse in (parse_size, parse_duration):
+        with pytest.raises(UsageError, match="is not a") as refused:
+            parse(text)
+        assert text not in str(refused.value.hint)
+
+
 @pytest.mark.parametrize("text", ["128", "0", "1.5", " 7 "])
 def test_a_bare_number_is_answered_with_the_unit_to_add(text: str) -> None:
     with pytest.raises(UsageError, match="has no unit") as size:
