@@ -266,7 +266,8 @@ class Store(Protocol):
         """Return names of directories directly in ``prefix``, sorted, with links to directories.
 
         On object stores, a prefix with objects below it is a directory. If ``prefix`` does not
-        exist, the list is empty.
+        exist, the list is empty. A link that cannot be followed counts as a directory; a listing
+        of it raises ``StorageError``.
         """
         ...
 

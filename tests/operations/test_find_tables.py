@@ -114,11 +114,20 @@ def test_a_loop_of_links_is_followed_once(tmp_path: Path) -> None:
 def test_a_link_that_leads_to_itself_fails_alone(tmp_path: Path, pattern: str) -> None:
     LocalStore(str(tmp_path / "table")).put("_delta_log/0.json", b"")
     (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "broken").symlink_to("nowhere")
     found = find_tables(f"{tmp_path}/{pattern}", LocalStore)
     assert found == [f"{tmp_path}/loop", f"{tmp_path}/table"]
     with pytest.raises(StorageError, match="symbolic links"):
         LocalStore(found[0]).list_directories()
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "*/*", "*/below", "*/*/below", "**/below"])
+def test_a_link_to_a_disk_that_is_not_mounted_fails_alone(tmp_path: Path, pattern: str) -> None:
+    for name in ("table", "team/table", "team/below", "team/a/below"):
+        LocalStore(str(tmp_path / name)).put("_delta_log/0.json", b"")
+    (tmp_path / "lost").symlink_to(tmp_path / "unmounted" / "team")
+    found = find_tables(f"{tmp_path}/{pattern}", LocalStore)
+    assert len(found) > 1
+    assert any(it.startswith(f"{tmp_path}/lost") for it in found)
 
 
 def test_a_search_lists_nothing_inside_tables() -> None:

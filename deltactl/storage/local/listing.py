@@ -43,24 +43,36 @@ def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[Fil
 def list_directories(directory: str) -> list[str]:
     """Return the names of the directories directly in ``directory``, sorted.
 
-    The list is empty if ``directory`` does not exist. Broken links are omitted. A link that cannot
-    be followed, such as one in a loop, counts as a directory: who enters it gets the error.
+    The list is empty if ``directory`` does not exist. A link that cannot be followed, such as one
+    in a loop or one to a disk that is not mounted, counts as a directory: who enters it gets the
+    error.
 
     Raises:
-        OSError: the directory cannot be read.
+        OSError: the directory cannot be read, or a link on its path leads to nothing.
     """
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if _may_be_directory(entry))
-    except (FileNotFoundError, NotADirectoryError):
+    except NotADirectoryError:
+        return []
+    except FileNotFoundError:
+        if _has_broken_link(directory):
+            raise
         return []
 
 
 def _may_be_directory(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_dir()
+        return entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
     except OSError:
         return True
+
+
+def _has_broken_link(path: str) -> bool:
+    """Return whether a link on the path of a missing directory leads to nothing."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return not os.path.exists(path)
 
 
 def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
