@@ -443,7 +443,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from clone' -l where -r -a '(__d
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l property -r -a '(__deltactl_ask properties)' -d 'Set this table property in the clone'
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l sync -d 'Update an existing deep clone to the latest version of the source, or to the version given with --version'
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l replace -d 'With --shallow: replace an existing clone of the same source in a new version, as CREATE OR REPLACE TABLE of Delta on Spark does'
-complete -c deltactl -n '__fish_seen_subcommand_from clone' -l full -d 'With --sync: also update the clone if another writer changed it, or if the source was created again; copy files that the source replaced, also for earlier versions'
+complete -c deltactl -n '__fish_seen_subcommand_from clone' -l full -d 'With --sync: also update the clone if another writer changed it, or if the source was created again; copy files that the source replaced, also for earlier versions. Files are compared by name, size and time, not by content'
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l published-only -d 'Without its catalog, clone a catalogManaged table as far as its commits are published'
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l no-note -d 'With --shallow: do not record the clone in the source. Without this record, a vacuum of the source may delete files that the clone needs'
 complete -c deltactl -n '__fish_seen_subcommand_from clone' -l shallow -d 'Copy no data files. The log of the clone refers to the files of the source'

@@ -52,7 +52,8 @@ class CloneOptions:
     full: bool = selection_option(
         False,
         "With --sync: also update the clone if another writer changed it, or if the source was "
-        "created again; copy files that the source replaced, also for earlier versions",
+        "created again; copy files that the source replaced, also for earlier versions. Files are "
+        "compared by name, size and time, not by content",
     )
     published_only: bool = selection_option(
         False,

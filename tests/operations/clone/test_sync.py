@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.codes import load_codes
 from deltactl.errors import (
     ConflictError,
     DataFileError,
@@ -567,6 +568,23 @@ def test_a_copy_that_is_gone_is_copied_again(full: bool) -> None:
     assert (report.is_done, report.files_copied) == (not full, 1)
     assert report.files_kept == 2 if full else report.version_after == 0
     assert ids(target) == [1, 3, 9]
+
+
+def test_a_damaged_copy_of_equal_size_is_repaired_as_the_texts_say() -> None:
+    builder, source, target = synced(2)
+    path = next(iter(builder.data))
+    damaged = bytearray(target.read(path))
+    damaged[4:30] = b"x" * 26
+    target.put(path, bytes(damaged))
+    assert sync(source, target, full=True).files_copied == 0
+    table = Table("x", store=target)
+    (finding,) = table.check(depth="data").findings.to_pylist()
+    assert (finding["code"], finding["file"]) == ("FILE_UNREADABLE", path)
+    remedies = " ".join(load_codes()["FILE_UNREADABLE"].remedies)
+    assert "--deep --sync` copies missing files again. Delete a damaged file before" in remedies
+    target.delete_many([path])
+    assert sync(source, target).files_copied == 1
+    assert table.check(depth="data").is_sound
 
 
 @pytest.mark.parametrize("kind", [{"deep": True, "sync": True}, {"deep": False, "replace": True}])
