@@ -14,9 +14,11 @@ lease and fails.
 
 A run that was killed cannot delete its lease. On the same machine, another run sees that the
 process does not exist, and begins at once. On another machine, it must wait until the lease
-expires. A run may also end without the deletion of its lease while its process lives on, as if the
-store fails. So the lease of a process that runs is not respected long after its expiry either, and
-in this process only if the run has not ended.
+expires. If the clocks of both the run and the store were ahead, the lease would last for years: the
+next run writes it again, so that it expires unless its run renews it. A run may also end without
+the deletion of its lease while its process lives on, as if the store fails. So the lease of a
+process that runs is not respected long after its expiry either, and in this process only if the run
+has not ended.
 """
 
 from __future__ import annotations
@@ -226,11 +228,28 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], now_ms:
     for number in sorted(found, reverse=True):
         holder = _read(store, found[number])
         if holder is not None and holder.holds(now_ms):
+            if found[number].modified_ms > now_ms + DAY_MS:
+                holder = _date_again(store, found[number].name) or holder
             raise LeaseHeldError(
                 f"another {command} is running on this table: {holder.describe()}",
                 hint=f"Rerun later, or rerun with {option('lease', False)}: two runs at a time "
                 "are safe, but may do the same work twice.",
             )
+
+
+def _date_again(store: Store, name: str) -> Holder | None:
+    """Write a lease file again, which gets the time of the store; return its holder.
+
+    If the run was killed, the lease then expires; if not, its next renewal replaces the file.
+    Return ``None`` if this fails, or if the run has ended.
+    """
+    try:
+        store.put(name, store.read(name))
+        info = store.stat_many([name])[0]
+        return None if info is None else _read(store, info)
+    except DeltactlError as error:
+        _log.info("%s: %s keeps its time: %s", store.uri, name, error.message)
+        return None
 
 
 def list_leases(store: Store, now_ms: int) -> list[Holder]:

@@ -103,6 +103,58 @@ def test_a_lease_from_a_clock_that_is_ahead_ends_a_day_after_its_last_renewal() 
     assert store.contents() == {}
 
 
+@pytest.mark.parametrize("is_valid", [True, False])
+def test_a_lease_that_the_store_too_dated_in_the_future_ends_a_day_after_the_next_run(
+    is_valid: bool,
+) -> None:
+    scene, store, name = Scene(), new_store(), "_deltactl/leases/optimize.00000007.json"
+    year_ms, day_ms = 365 * 24 * 60 * 60 * 1000, 24 * 60 * 60 * 1000
+    ahead = holder_at(FixedClock(scene.clock._now_ms + year_ms))
+    left = leases._encode(ahead) if is_valid else b"{"
+    store.put(name, left)
+    store.set_modified(name, scene.clock._now_ms + year_ms)
+    with pytest.raises(LeaseHeldError, match="until 2023-11-1"), scene.hold(store, "two"):
+        pass
+    assert store.contents() == {name: left}
+    later_ms = day_ms + LEASE_MS + 60 * 60 * 1000
+    scene.clock.advance(later_ms)
+    store.advance(later_ms)
+    with scene.hold(store, "two"):
+        assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
+
+
+def test_a_run_that_renews_a_lease_that_is_dated_in_the_future_keeps_it() -> None:
+    """Its clock and that of the store are wrong, or the clock of this machine."""
+    scene, store = Scene(), new_store()
+    ahead_ms = 365 * 24 * 60 * 60 * 1000
+    clock = FixedClock(scene.clock._now_ms + ahead_ms)
+    lease = leases._Lease(store, "optimize", holder_at(clock), clock, scene.warnings.append)
+    assert lease._create(1)
+    for _ in range(600):  # two days
+        store.set_modified(lease.name, clock._now_ms)
+        with pytest.raises(LeaseHeldError, match="run one"), scene.hold(store, "two"):
+            pass
+        for each in (scene.clock, clock, store):
+            each.advance(LEASE_MS // 3)
+        with pytest.raises(LeaseHeldError, match="run one"), scene.hold(store, "two"):
+            pass
+        assert lease.renew()
+    assert scene.warnings == []
+
+
+def test_a_lease_dated_in_the_future_that_cannot_be_written_again_is_held() -> None:
+    class ReadOnly(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            raise AccessDeniedError("Permission denied")
+
+    scene, store = Scene(), new_store()
+    store.put(name := "_deltactl/leases/optimize.00000007.json", b"{")
+    store.set_modified(name, scene.clock._now_ms + 365 * 24 * 60 * 60 * 1000)
+    with pytest.raises(LeaseHeldError, match="until 2024"), scene.hold(ReadOnly(store), "two"):
+        pass
+    assert store.contents() == {name: b"{"}
+
+
 def test_a_clock_that_is_ahead_takes_over_no_lease() -> None:
     """The clock of the store decides."""
     scene, store = Scene(), new_store()
