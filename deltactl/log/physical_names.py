@@ -49,6 +49,15 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([replaced], pa.string())
 
 
+def locate_or_keep(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the physical name of each decoded name below the root, and other names as they are.
+
+    Raises:
+        SafetyError: as ``locate``.
+    """
+    return pc.coalesce(locate(store, names), names)
+
+
 def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
     """Return the physical names under the root of data files and of their deletion vectors.
 

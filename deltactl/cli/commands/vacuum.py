@@ -144,6 +144,8 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
         )
     if plan.doubt is not None:
         text += f" {plan.doubt}. Files of lost add actions look unneeded."
+    if plan.loss is not None:
+        text += f" {plan.loss}: the files to remove may have its rows."
     return text
 
 

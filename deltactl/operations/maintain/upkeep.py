@@ -205,13 +205,13 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return []
     plan = planner.plan_with_waiting(subject.now_ms)
-    warn_of_missing(plan, context.warn)
     facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     is_due = bool(files and size) or is_first
     refusal = find_refusal(plan) if is_due else None
     if refusal is not None:
         raise refusal
+    warn_of_missing(plan, context.warn)
     facts.reclaimable_files, facts.reclaimable_bytes = files, size
     facts.waiting_files = plan.kept.get(WAITING, 0)
     if plan.listed_files is not None:

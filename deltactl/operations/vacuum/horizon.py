@@ -12,7 +12,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, version_ranges
-from deltactl.log.physical_names import locate
+from deltactl.log.physical_names import locate, locate_or_keep
 from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store
 
@@ -42,11 +42,11 @@ _SHOWN_COSTS = 100
 
 
 def _locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
-    """Replace names of the log with physical names; names outside of the root become null."""
+    """Replace names of the log with physical names; those outside of the root stay as they are."""
     files = lifetimes.files
     for column in ("path", "vector_file"):
         position = files.schema.get_field_index(column)
-        files = files.set_column(position, column, locate(store, files[column]))
+        files = files.set_column(position, column, locate_or_keep(store, files[column]))
     return Lifetimes(lifetimes.first, lifetimes.last, files, lifetimes.born, lifetimes.died)
 
 
@@ -55,27 +55,29 @@ def find_horizon(
     scan: CommitScan,
     first: int,
     planned: pa.Table,
-    missing: pa.ChunkedArray | None,
+    missing: pa.ChunkedArray,
     *,
+    lost: pa.ChunkedArray,
     current: int | None,
 ) -> Horizon:
     """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 
     ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
     ``planned`` are files with ``path`` and ``size_bytes``; ``missing`` are names of files that do
-    not exist. ``current`` is the version that was current at the cutoff.
+    not exist, and ``lost`` those of live files. ``current`` was current at the cutoff.
 
     Raises:
         SafetyError: by the commits, ``current`` or a later version needs a planned file.
     """
-    touched = _touched(store, scan, planned["path"], missing)
+    gone = pa.chunked_array([*missing.chunks, *lost.chunks], pa.string())
+    touched = _touched(store, scan, [*planned["path"].chunks, *gone.chunks])
     lifetimes = _locate_lifetimes(store, Lifetimes.of(touched, first))
-    now_gone = np.zeros(len(lifetimes.born), np.bool_)
-    if missing is not None and len(missing):
-        now_gone = lifetimes.mask(missing)
+    now_gone = lifetimes.mask(gone)
     hit = lifetimes.mask(planned["path"].combine_chunks())
     _ensure_expired(store, lifetimes, hit, first if current is None else current)
     readable = lifetimes.count(now_gone) == 0
+    if _has_older(lifetimes, lost):
+        readable[:] = False
     ends = readable & (lifetimes.count(hit) > 0)
     costs = _costs(lifetimes, hit, planned)
     ended = np.flatnonzero(ends)[-_SHOWN_COSTS:]
@@ -113,16 +115,22 @@ def _ensure_expired(store: Store, lifetimes: Lifetimes, hit: Flags, current: int
         )
 
 
-def _touched(
-    store: Store, scan: CommitScan, planned: pa.ChunkedArray, missing: pa.ChunkedArray | None
-) -> CommitScan:
+def _has_older(lifetimes: Lifetimes, live: pa.ChunkedArray) -> bool:
+    """Return whether a live file has no action in the range: all versions need it."""
+    files = lifetimes.files
+    known = pa.chunked_array([*files["path"].chunks, *files["vector_file"].chunks], pa.string())
+    return pc.all(pc.is_in(live, value_set=known)).as_py() is False
+
+
+def _touched(store: Store, scan: CommitScan, chunks: list[pa.Array]) -> CommitScan:
     """Return all events of the keys of planned or missing files; other events have no effect."""
-    gone = pa.chunked_array([*planned.chunks, *([] if missing is None else missing.chunks)])
+    gone = pa.chunked_array(chunks, pa.string())
     events = scan.events
-    hit = pc.is_in(locate(store, events["path"]), value_set=gone, skip_nulls=True)
+    hit = pc.is_in(locate_or_keep(store, events["path"]), value_set=gone)
     vectors = events["vector_file"]
     if vectors.null_count < len(vectors):
-        hit = pc.or_(hit, pc.is_in(locate(store, vectors), value_set=gone, skip_nulls=True))
+        vectors = locate_or_keep(store, vectors)
+        hit = pc.or_(hit, pc.is_in(vectors, value_set=gone, skip_nulls=True))
     keys = pc.unique(events["key"].filter(hit))
     return replace(scan, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 

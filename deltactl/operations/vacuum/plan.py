@@ -15,6 +15,7 @@ from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, UNNAMED
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.retention import Retention
+from deltactl.units import format_count
 
 NO_FILES = CANDIDATES.empty_table()
 NO_NAMES = pa.chunked_array([], pa.string())
@@ -32,8 +33,8 @@ class VacuumPlan:
     commit in the log references, including files beyond ``max_files``, and ``orphan_folders``
     describes their directories. ``kept`` counts by reason the files that no version needs but that
     are kept; ``foreign`` are directories of other tables. ``clones`` are the noted shallow clones
-    whose files are kept. ``missing`` are names of live files that do not exist, if ``mode`` is
-    ``full``.
+    whose files are kept. ``missing`` are names of live files that do not exist: all of them, if
+    ``mode`` is ``full``, else those that commits added since they removed files of the plan.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
     ``vacuumed_version`` is the value for ``_last_vacuum_info``: the version up to which this plan
@@ -69,6 +70,14 @@ class VacuumPlan:
     def is_empty(self) -> bool:
         """Return whether there is nothing to remove."""
         return not self.files.num_rows and not self.folders and not self.old_folders
+
+    @property
+    def loss(self) -> str | None:
+        """Return a text about the live files that do not exist, if there are any."""
+        if not len(self.missing):
+            return None
+        files = format_count(len(self.missing), "live file does", "live files do")
+        return f"{files} not exist, such as {self.missing[0].as_py()!r}"
 
     @property
     def size_bytes(self) -> int:

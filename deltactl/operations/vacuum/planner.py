@@ -44,6 +44,7 @@ from deltactl.operations.vacuum.kept_files import (
     keep_names,
     reads_iceberg,
 )
+from deltactl.operations.vacuum.missing_adds import find_missing_adds
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,
@@ -221,11 +222,12 @@ class Planner:
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
+            lost = find_missing_adds(self.store, scan, found["path"], self.context)
             whole = self._scan(min(start, max(first, self.log.first_commit)))
             horizon = find_horizon(
-                self.store, whole, first, plan.files, filters.absent, current=current
+                self.store, whole, first, plan.files, filters.absent, lost=lost, current=current
             )
-            plan = replace(plan, horizon=horizon)
+            plan = replace(plan, horizon=horizon, missing=lost)
         return plan
 
     def _plan_full(self, vacuumed_version: int | None) -> VacuumPlan:
@@ -236,8 +238,11 @@ class Planner:
         found, filters, log, lost = self._select_listed(listing, hidden)
         log = replace(log, vacuumed_version=vacuumed_version)
         plan = self._finish(mode, found, filters, log)
-        plan = replace(self._with_directories(plan, listing, filters), missing=lost)
+        plan = self._with_directories(plan, listing, filters)
         if found.num_rows:
+            listed = listing.files if self.options.inventory is None else None
+            more = find_missing_adds(self.store, log.scan, found["path"], self.context, listed)
+            lost = distinct_names(lost, more)
             # An inventory may have files that a vacuum has deleted since.
             missing = pa.chunked_array(
                 [*self._missing(log.scan, listing, hidden).chunks, *filters.absent.chunks],
@@ -245,10 +250,10 @@ class Planner:
             )
             first, current = self._first_rebuildable(), log.current
             horizon = find_horizon(
-                self.store, log.scan, first, plan.files, missing, current=current
+                self.store, log.scan, first, plan.files, missing, lost=lost, current=current
             )
             plan = replace(plan, horizon=horizon)
-        return plan
+        return replace(plan, missing=lost)
 
     def sort_files(self, listing: Listing) -> Sorting:
         """Find why each file of a listing with facts is kept, and which are removable.

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import InterruptedRunError, SafetyError, UnsupportedByStoreError, Warn
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    SafetyError,
+    UnsupportedByStoreError,
+    Warn,
+)
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
@@ -76,12 +82,12 @@ def vacuum_table(
     )  # fmt: skip
     if plan.missing or plan.is_empty:  # a table that was moved lacks the files to delete, too
         CommitBase.of(snapshot).ensure_same_table(log)
-    warn_of_missing(plan, context.warn)
     refusal = (
         log.refusal
         or find_refusal(plan, is_asked=confirm is not None)
         or _find_other_file_system(store, plan, options)
     )
+    warn_of_missing(plan, context.warn, refusal)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
@@ -185,27 +191,34 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
     return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
 
 
-def warn_of_missing(plan: VacuumPlan, warn: Warn) -> None:
-    """Warn of missing live files, before a question: a restore may need what would be removed."""
-    if len(plan.missing):
-        files = format_count(len(plan.missing), "live file does", "live files do")
-        warn(
-            f"{files} not exist, such as {plan.missing[0].as_py()!r}. Run `deltactl check TABLE` "
-            "for details"
-        )
+def warn_of_missing(plan: VacuumPlan, warn: Warn, refusal: DeltactlError | None = None) -> None:
+    """Warn of missing live files, unless the vacuum is refused, mostly because of them."""
+    if plan.loss is not None and refusal is None:
+        warn(f"{plan.loss}. Run `deltactl check TABLE` for details")
 
 
 def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | None:
     """Return an error if the plan would remove too many files that no commit references.
 
-    Return one too if a commit may have lost the add actions of files that are not live without
-    them, unless a person is asked.
+    Return one too, unless a person is asked, if a commit may have lost the add actions of files
+    that are not live without them, or if a live file does not exist: perhaps a restore needs files
+    of the plan to bring back its rows.
     """
     if plan.doubt is not None and not is_asked:
         return SafetyError(
             f"{plan.doubt}. Files of lost add actions would be removed",
             hint="Run `deltactl check TABLE` for details, and restore the commit from a backup. If "
             "the commit is right, run `deltactl vacuum TABLE` on a terminal, which asks.",
+        )
+    if plan.loss is not None and plan.files.num_rows and not is_asked:
+        return SafetyError(
+            f"{plan.loss}. The files that this run would remove may have its rows: a restore of an "
+            "earlier version brings them back",
+            hint="Run `deltactl check TABLE` for details. Copy the file back from a backup, or "
+            "restore an earlier version, which undoes later changes: `deltactl describe-history "
+            "TABLE --restorable` shows which versions have all their files. To go on without its "
+            "rows, run `deltactl check TABLE --fix missing-files`. Then rerun. Or run `deltactl "
+            "vacuum TABLE` on a terminal, which asks.",
         )
     if not plan.has_too_many_orphans:
         return None
