@@ -59,37 +59,45 @@ def pack_bins(
     merged = [members for members in packed if not is_placed[ids[members[0]]]]
     placed = candidates.mask & in_laid
     placed[rows_of([members for members in packed if is_placed[ids[members[0]]]])] = True
-    clusters = _form_clusters(candidates, placed, layouts.clusters, limit, again=again)
+    fewest = None if again else rule.fewest
+    clusters = _form_clusters(candidates, placed, layouts.clusters, limit, fewest)
     bins = sorted([*merged, *clusters], key=lambda members: int(ids[members[0]]))
     return bins, replace(layouts, of_group=of_group)
 
 
 def _form_clusters(
-    candidates: Candidates, placed: Flags, assigned: Integers, limit: ClusterLimit, *, again: bool
+    candidates: Candidates,
+    placed: Flags,
+    assigned: Integers,
+    limit: ClusterLimit,
+    fewest: int | None,
 ) -> list[Integers]:
     """Return clusters as row indices: files of a partition, with its unfinished clusters.
 
-    If a partition is divided, parts of one unfinished cluster are left as they are, unless
-    they are placed ``again``.
+    Parts of one unfinished cluster are left as they are, unless at least ``fewest`` of their files
+    are outgrown. ``None``: all are placed again.
     """
     clusters: list[Integers] = []
     for part in _split_by_partition(candidates, placed, assigned):
         numbers = divide_clusters(candidates.sizes[part], limit.most_bytes)
         clusters += np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
-    if again:
+    if fewest is None:
         return clusters
-    alone = [part for part in clusters if _is_of_one_cluster(candidates, assigned, part)]
+    alone = [part for part in clusters if _is_of_one_cluster(candidates, assigned, part, fewest)]
     mask = np.zeros(len(placed), np.bool_)
     mask[rows_of(alone)] = True
     candidates.leave(mask, IN_LAYOUT)
     return [part for part in clusters if not mask[part[0]]]
 
 
-def _is_of_one_cluster(candidates: Candidates, assigned: Integers, part: Integers) -> bool:
+def _is_of_one_cluster(
+    candidates: Candidates, assigned: Integers, part: Integers, fewest: int
+) -> bool:
     """Return whether placing these files again would change nothing."""
     numbers = assigned[part]
     is_one = numbers[0] >= 0 and bool((numbers == numbers[0]).all())
-    return is_one and not candidates.forced[part].any()
+    is_changed = candidates.forced[part].any() or candidates.outgrown[part].sum() >= fewest
+    return is_one and not is_changed
 
 
 def _merge_files(candidates: Candidates, mask: Flags, rule: PackingRule) -> list[Integers]:

@@ -58,10 +58,11 @@ class Candidates:
     """The considered files by partition, and the decision about each so far.
 
     ``mask`` are the files that may be rewritten; ``forced`` are rewritten in any case; ``settled``
-    are outputs for the same target size. Only files of the same ``shapes`` get into one bin; those
-    of shape 0 are decoded, or copied as usual. ``row_groups``: how many must be copied of each
-    file. ``left_alone`` counts the other files by reason. ``missing``: chosen partitions without a
-    file.
+    are outputs for the same target size; ``outgrown`` are small outputs for at most half of it, in
+    the layout of the options or of the table. Only files of the same ``shapes`` get into one bin;
+    those of shape 0 are decoded, or copied as usual. ``row_groups``: how many must be copied of
+    each file. ``left_alone`` counts the other files by reason. ``missing``: chosen partitions
+    without a file.
     """
 
     files: pa.Table
@@ -70,6 +71,7 @@ class Candidates:
     mask: Flags
     forced: Flags
     settled: Flags
+    outgrown: Flags
     shapes: Integers
     row_groups: Integers
     left_alone: dict[str, int] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Candidates:
         sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
         none = np.zeros(len(sizes), np.bool_)
         zeros = np.zeros((2, len(sizes)), np.int64)
-        return cls(files, groups, sizes, ~none, none, none, *zeros)
+        return cls(files, groups, sizes, ~none, none, none, none, *zeros)
 
     def leave(self, mask: Flags, reason: str) -> None:
         """Remove files from the candidates, and count them by reason."""

@@ -69,8 +69,23 @@ def exclude_files(
         )
         _leave_unless_small(candidates, options, layouts, rule, limit)
     elif not options.places_again:
+        if request.kind != "zorder":
+            candidates.outgrown = _find_outgrown(candidates, layouts, rule)
         _leave_placed(candidates, options, request, layouts, limit)
     return layouts, limit
+
+
+def _find_outgrown(candidates: Candidates, layouts: ExistingLayout, rule: PackingRule) -> Flags:
+    """Return the files to merge because the target size is at least twice that of their run.
+
+    So a file is written again at most once for each doubling, also if the target size of a growing
+    table rises each day.
+    """
+    tags = lookup_map(candidates.files["tags"], TARGET_TAG)
+    is_size = pc.fill_null(pc.match_substring_regex(tags, r"^\d{1,18}$"), False)
+    known = pc.cast(pc.if_else(is_size, tags, None), pa.int64())
+    is_old = pc.fill_null(pc.less_equal(known, rule.target_bytes // 2), False).to_numpy()
+    return np.asarray(layouts.is_placed & is_old & (candidates.sizes <= rule.most_bytes))
 
 
 def _leave_unless_small(
@@ -114,7 +129,8 @@ def _leave_placed(
     if request.kind != "zorder":
         least = limit.finished(options.min_cluster_bytes)
         finished = layouts.find_finished(candidates.sizes, least)
-        candidates.leave(finished & ~candidates.forced, "in a finished cluster")
+        is_left = finished & ~candidates.outgrown & ~candidates.forced
+        candidates.leave(is_left, "in a finished cluster")
 
 
 def _over_ratio(files: pa.Table, ratio: float) -> Flags:

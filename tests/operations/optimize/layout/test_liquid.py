@@ -73,6 +73,29 @@ def test_new_files_join_the_unfinished_cube() -> None:
     assert alone.left_alone["in a finished cluster"] == 1
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_small_files_of_a_cube_are_merged_once_for_a_larger_target(is_finished: bool) -> None:
+    builder = build()
+    before = rows_of(builder.store)
+    size = sum(add["size"] for add in builder.state.files.values())
+    cluster: dict[str, Any] = {"min_cluster_bytes": 1} if is_finished else {}
+    run(builder.store, target_bytes=size // 4, **cluster)
+    for same in (size // 4, size // 3):  # the target of a large table rises as it grows
+        assert run(builder.store, dry_run=True, target_bytes=same, **cluster).plan.is_empty
+    report = run(builder.store, target_bytes=4 * size, **cluster)
+    assert (report.files_removed, report.files_added) == (4, 1)
+    assert rows_of(builder.store) == before
+    for later in (4 * size, 8 * size):
+        assert run(builder.store, dry_run=True, target_bytes=later, **cluster).plan.is_empty
+
+
+def test_one_outgrown_file_alone_is_left() -> None:
+    builder = build()
+    run(builder.store, target_bytes=1 << 20)
+    for _ in range(2):
+        assert run(builder.store, dry_run=True, target_bytes=1 << 30).plan.is_empty
+
+
 def test_cubes_of_spark_count() -> None:
     builder = build()
     builder.remove(*(add["path"] for add in builder.state.files.values()))
