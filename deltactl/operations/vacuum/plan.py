@@ -74,10 +74,7 @@ class VacuumPlan:
     @property
     def loss(self) -> str | None:
         """Return a text about the live files that do not exist, if there are any."""
-        if not len(self.missing):
-            return None
-        files = format_count(len(self.missing), "live file does", "live files do")
-        return f"{files} not exist, such as {self.missing[0].as_py()!r}"
+        return describe_loss(self.missing) if len(self.missing) else None
 
     @property
     def size_bytes(self) -> int:
@@ -109,6 +106,12 @@ class VacuumPlan:
         )
         renamed = [{"folder": row["key"], **row} for row in rows]
         return pa.Table.from_pylist(renamed, schema).sort_by("folder")
+
+
+def describe_loss(missing: pa.ChunkedArray) -> str:
+    """Return a text about live files that do not exist; there is at least one."""
+    files = format_count(len(missing), "live file does", "live files do")
+    return f"{files} not exist, such as {missing[0].as_py()!r}"
 
 
 def sum_up_reasons(files: pa.Table) -> list[dict[str, Any]]:

@@ -159,6 +159,15 @@ class Planner:
         scan = self._scan(self.log.first_commit)
         return self._keep_batches(scan, self._current_at_cutoff(), self._first_rebuildable())
 
+    def find_missing_adds(self, removed: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return live files that do not exist, and that commits added since they removed files.
+
+        Raises:
+            DeltactlError: as ``plan``.
+        """
+        scan = self._scan(self.log.first_commit)
+        return find_missing_adds(self.store, scan, removed, self.context)
+
     @property
     def lists(self) -> bool:
         """Return whether a plan needs a listing of all files; reads ``_last_vacuum_info``."""

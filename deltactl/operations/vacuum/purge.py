@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, StorageError
+from deltactl.errors import DeltactlError, SafetyError, StorageError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -34,6 +34,7 @@ from deltactl.operations.vacuum.journal import (
     write_record,
 )
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.plan import describe_loss
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.spellings import fold_names
@@ -104,7 +105,7 @@ def purge_quarantine(
 
     Raises:
         TableError: there is no table, or it is damaged.
-        SafetyError: it is not known which files are needed.
+        SafetyError: it is not known which files are needed, or a live file does not exist.
         UnsupportedFeatureError: a table feature forbids a vacuum.
         StorageError: the store cannot be listed.
     """
@@ -121,6 +122,8 @@ def purge_quarantine(
     num_bytes = 0
     failures: dict[str, str] = {}
     uses = _Uses(log, context, now_ms, [name for _, names in due for name in names])
+    if uses.refusal is not None and not dry_run:
+        raise uses.refusal
     for record, names in due:
         stored = [quarantine_name(record.run_id, name) for name in names]
         sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
@@ -142,7 +145,7 @@ def purge_quarantine(
     if deleted and not dry_run:
         uses.read_new_commits()
         lost = uses.find_lost(deleted)
-    context.warn_of_refusal(log.refusal)
+    context.warn_of_refusal(log.refusal or uses.refusal)
     kept = tuple(waiting), tuple(needed)
     return PurgeReport(dry_run, tuple(runs), len(deleted), num_bytes, *kept, lost, failures)
 
@@ -204,6 +207,7 @@ class _Uses:
         self._live: set[str] = set()
         self._needed: set[str] = set()
         self._new: set[str] = set()
+        self.refusal: SafetyError | None = None
         if names:
             self._base = self._planned = log.retry_after_cleanup(self._read)
 
@@ -263,7 +267,23 @@ class _Uses:
             self._needed |= hits
             if role == "live":
                 self._live |= hits
+        removed = pa.chunked_array([pa.array(self._spellings.keys(), pa.string())])
+        self.refusal = self._find_refusal(planner.find_missing_adds(removed))
         return CommitBase.of(snapshot)
+
+    def _find_refusal(self, missing: pa.ChunkedArray) -> SafetyError | None:
+        """Return an error if a live file is missing that is not in quarantine itself."""
+        is_kept = pc.is_in(fold_names(missing), value_set=self._quarantined)
+        missing = missing.filter(pc.invert(is_kept))
+        if not len(missing):
+            return None
+        return SafetyError(
+            f"{describe_loss(missing)}. Files in quarantine may have its rows: nothing was removed",
+            hint="Run `deltactl check TABLE` for details. Copy the file back from a backup. Or run "
+            "`deltactl vacuum TABLE --undo RUN`, then restore a version that needs the files of "
+            "this run. To go on without the rows of the lost file, run `deltactl check TABLE --fix "
+            "missing-files`, then rerun.",
+        )
 
     def _hits(self, names: pa.ChunkedArray) -> set[str]:
         folded = fold_names(names)

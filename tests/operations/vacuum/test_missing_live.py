@@ -173,6 +173,19 @@ def test_an_older_commit_than_those_of_the_log_added_the_file(tmp_path: Path) ->
     assert (horizon.readable, horizon.ends) == ((), ())
 
 
+def test_a_quarantine_is_kept(root: Path) -> None:
+    Table(root).alter(properties=["delta.deletedFileRetentionDuration=interval 0 seconds"])
+    vacuum(root, [], quarantine=True, quarantine_for_ms=0)
+    before = sorted(root.rglob("*"))
+    with pytest.raises(SafetyError, match=LOSS):
+        Table(root).purge_quarantine(force_retention=True)
+    assert sorted(root.rglob("*")) == before
+    with pytest.warns(TableWarning, match=f"a real run would be refused: {LOSS}"):
+        Table(root).purge_quarantine(force_retention=True, dry_run=True)
+    Table(root).fix(kind="missing-files", expect_files=1)
+    assert Table(root).purge_quarantine(force_retention=True).files == 2
+
+
 def test_with_nothing_to_remove_it_warns(tmp_path: Path) -> None:
     append(tmp_path, "a", "b")
     next(tmp_path.rglob("*.parquet")).unlink()
