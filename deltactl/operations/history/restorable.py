@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -20,8 +20,9 @@ from deltactl.log.physical_names import locate
 from deltactl.log.rebuildable import split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
-from deltactl.operations.stored_files import list_facts
+from deltactl.operations.stored_files import list_facts, stat_files
 from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.vacuum_names import below_mask
 from deltactl.storage.store import Store
 
 
@@ -162,15 +163,17 @@ def _present(
 ) -> Flags:
     """Return whether each file exists, by its name in the log; true if there is no name.
 
-    With ``sizes``, also whether it has this size.
+    With ``sizes``, also whether it has this size. No listing follows links, which have no size.
     """
     located = locate(store, logged)
+    links = stored.filter(pc.is_null(stored["size_bytes"]))["name"].to_pylist()
     outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
+    outside = pc.or_(outside, pc.fill_null(below_mask(located, links), False))
+    located = pc.coalesce(located, logged)
     if pc.any(outside).as_py():
-        names = pc.unique(logged.filter(outside)).to_pylist()
-        found = [asdict(info) for info in store.stat_many(names) if info is not None]
-        stored = pa.concat_tables([stored, pa.Table.from_pylist(found, schema=_STORED)])
-        located = pc.coalesce(located, logged)
+        found = stat_files(store, located.filter(outside).unique())
+        parts = [stored, found.select(["path", "size_bytes"]).rename_columns(_STORED.names)]
+        stored = pa.concat_tables(parts)
     places = pc.index_in(located, value_set=stored["name"])
     present = pc.or_(pc.is_valid(places), pc.is_null(logged))
     if sizes is not None:

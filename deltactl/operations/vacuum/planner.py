@@ -21,7 +21,7 @@ from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import is_marked_converted, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.stored_files import Listing, list_files
+from deltactl.operations.stored_files import Listing, list_files, stat_files
 from deltactl.operations.vacuum.candidates import (
     CONVERTED,
     DOUBTFUL,
@@ -530,7 +530,11 @@ class Planner:
         names = names.filter(pc.invert(hidden.mask(names)))
         if not len(names):
             return names
-        return names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
+        names = names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
+        is_link = pc.is_in(names, value_set=pa.array(listing.links, pa.string()))
+        linked = names.filter(pc.or_(is_link, below_mask(names, listing.links)))
+        found = stat_files(self.store, linked)["path"]  # no listing follows links
+        return names.filter(pc.invert(pc.is_in(names, value_set=found)))
 
 
 def _note_directories(batches: Iterator[Kept], directories: set[str]) -> Iterator[Kept]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl import Table, TableWarning, maintain
 from deltactl.errors import SafetyError, ignore_warning
@@ -156,6 +156,28 @@ def test_the_lost_file_is_behind_a_link(tmp_path: Path, mode: Mode) -> None:
     (root / "p=b").symlink_to(tmp_path / "b")
     (root / add["add"]["path"]).unlink()
     assert_refused(root, mode=mode)
+
+
+def test_versions_with_files_behind_a_link_can_be_read(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    append(root, "a", "a", "b", "b")
+    shutil.move(root / "day=b", tmp_path / "b")
+    (root / "day=b").symlink_to(tmp_path / "b")
+    old = files_of(tmp_path / "b")
+    DeltaTable(root).optimize.compact()
+    age(root)
+    age(tmp_path / "b")
+    assert {it.state for it in Table(root).restorable().values()} == {"readable"}
+    planned = Table(root).vacuum(mode="full", retain="0s", force_retention=True, dry_run=True)
+    assert planned.horizon is not None
+    assert (planned.horizon.readable, planned.horizon.ends) == (((0, 4),), ((0, 3),))
+    for path in old:
+        path.unlink()
+    states = [it.state for _, it in sorted(Table(root).restorable().items())]
+    assert states == ["readable"] * 2 + ["partly gone"] * 2 + ["readable"]
+    planned = Table(root).vacuum(mode="full", retain="0s", force_retention=True, dry_run=True)
+    assert planned.horizon is not None
+    assert (planned.horizon.readable, planned.horizon.ends) == (((0, 1), (4, 4)), ((0, 1),))
 
 
 def test_an_older_commit_than_those_of_the_log_added_the_file(tmp_path: Path) -> None:
