@@ -10,7 +10,7 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deltactl.errors import StorageError
+from deltactl.errors import SafetyError, StorageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -77,7 +77,8 @@ def run_after_commit(
             return None
         written = run(CheckpointOptions()).written
     except Exception as error:
-        context.warn(f"version {version} is committed, but its checkpoint failed: {error}")
+        text = _explain(log, error)
+        context.warn(f"version {version} is committed, but its checkpoint failed: {text}")
         return None
     if properties.expired_log_cleanup and not (keeps_history or context.keeps_history):
         try:
@@ -87,8 +88,15 @@ def run_after_commit(
                 name, reason = failed[0]
                 context.warn(f"{files} could not be deleted, such as {name}: {reason}")
         except Exception as error:
-            context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
+            text = _explain(log, error)
+            context.warn(f"version {version} is committed; the log was not cleaned up: {text}")
     return None if written is None else written.version
+
+
+def _explain(log: DeltaLog, error: Exception) -> str:
+    if not isinstance(error, SafetyError):
+        return str(error)
+    return f"{error}. Run `deltactl check {shlex.quote(log.uri)}` for details"
 
 
 def _changes_types(before: Metadata, after: Metadata) -> bool:

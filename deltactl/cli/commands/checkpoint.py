@@ -87,7 +87,7 @@ def _checkpoint(
     from deltactl.operations.checkpoint.run import checkpoint_table
 
     log = session.open_table(table, read_only=dry_run)
-    may_ask = yes or can_ask(session)
+    has_terminal = can_ask(session)
     with session.run_context("checkpoint") as context:
 
         def confirm(question: str) -> bool:
@@ -97,7 +97,12 @@ def _checkpoint(
             return yes or dry_run or ask(session, question)
 
         report = checkpoint_table(
-            log, options, context, confirm=confirm if may_ask else None, dry_run=dry_run
+            log,
+            options,
+            context,
+            confirm=confirm if yes or has_terminal else None,
+            confirm_doubt=confirm if has_terminal and not yes else None,
+            dry_run=dry_run,
         )
         if report.interrupted:
             stopped = session.find_interruption(

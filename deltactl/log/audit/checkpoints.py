@@ -7,6 +7,7 @@ deletes older files, the checkpoint that remains is compared with them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -24,6 +25,7 @@ from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_stat
 from deltactl.log.audit.evidence import find_evidence
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME, count_parts, parse_hint
 from deltactl.log.listing import LogListing
@@ -135,13 +137,16 @@ def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:
     return load_snapshot(log.reader, checkpoint.version, alone, warn=ignore_warning)
 
 
-def find_base_problem(log: DeltaLog, version: int, planned: Snapshot | None) -> str | None:
+def find_base_problem(
+    log: DeltaLog, version: int, planned: Snapshot | None, visitors: Sequence[Visitor] = ()
+) -> str | None:
     """Return how a checkpoint of a version differs from the older files of the log, or ``None``.
 
     The older files are the oldest checkpoint and the commits from there on, as far as no commit is
     missing: a later checkpoint may have the same defect. If the oldest commit is not the first and
     there is no older checkpoint, the commits are applied to the checkpoint of the version, and must
-    not change it. ``planned`` is the version if its checkpoint is not written yet.
+    not change it. ``planned`` is the version if its checkpoint is not written yet. The ``visitors``
+    get the commits.
 
     Raises:
         CorruptLogError: a commit cannot be parsed; the message has the file and the line.
@@ -157,7 +162,8 @@ def find_base_problem(log: DeltaLog, version: int, planned: Snapshot | None) -> 
     head = None if oldest is None else read_head(store, oldest)
     found = [c for c in listing.checkpoints if c.version == version]
     for own in [_load_alone(log, c) for c in found] if planned is None else [planned]:
-        older = load_segment(log.reader, segment, own.head if first and oldest is None else head)
+        base = own.head if first and oldest is None else head
+        older = load_segment(log.reader, segment, base, visitors)
         difference = _describe_difference(own, older)
         if difference is not None:
             return difference

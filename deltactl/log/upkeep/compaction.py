@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, UsageError, VerificationError
 from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.committers.committer import create_file
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.replay import Tail, replay_tail
@@ -36,12 +37,12 @@ class Compaction:
 
 
 def plan_compaction(
-    log: DeltaLog, snapshot: Snapshot, versions: tuple[int, int] | None
+    log: DeltaLog, snapshot: Snapshot, versions: tuple[int, int] | None, *visitors: Visitor
 ) -> Compaction | None:
     """Return what to compact: these versions, or the commits after the checkpoint if it is useful.
 
     Return ``None`` if this was done, or if they have no actions to keep, such as commits of a
-    vacuum: readers would treat an empty file as truncated.
+    vacuum: readers would treat an empty file as truncated. The ``visitors`` get the commits.
 
     Raises:
         VersionNotFoundError: the versions are not in the log.
@@ -60,7 +61,7 @@ def plan_compaction(
                 hint=f"Give a range that ends at version {snapshot.version} or before.",
             )
         keys = snapshot.metadata.partition_keys
-        tail = log.replay(range(versions[0], versions[1] + 1), keys)
+        tail = log.replay(range(versions[0], versions[1] + 1), keys, *visitors)
     if (
         versions is None
         or versions in log.compacted_files

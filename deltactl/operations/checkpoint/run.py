@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.errors import ObjectNotFoundError, SafetyError
 from deltactl.lazy import cached_property
 from deltactl.log.audit.audited_snapshot import (
-    audit_files,
     ensure_matches_commits,
     load_audited,
 )
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
-from deltactl.log.audit.checksum import find_disagreements, write_checksum
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -28,6 +28,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.checkpoint.doubts import ensure_matches_checksum, ensure_undoubted
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -54,7 +55,7 @@ __all__ = [
 
 
 Confirm = Callable[[str], bool]
-"""``confirm(question) -> bool``: returns whether this machine's clock is right."""
+"""``confirm(question) -> bool``: returns whether this machine's clock, or a commit, is right."""
 
 
 def check_due(log: DeltaLog, need: Need | None) -> DueReport:
@@ -82,12 +83,13 @@ def checkpoint_table(
     context: RunContext,
     *,
     confirm: Confirm | None = None,
+    confirm_doubt: Confirm | None = None,
     dry_run: bool = False,
 ) -> CheckpointReport:
     """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if requested.
 
     Without ``confirm``, log files are kept that have expired only if this machine's clock is right:
-    see ``trusted_time``.
+    see ``trusted_time``. Without ``confirm_doubt``, a commit that may be damaged is an error.
 
     Raises:
         UnsupportedFeatureError: the protocol forbids it, or a checkpoint of this kind.
@@ -95,11 +97,14 @@ def checkpoint_table(
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
             confirmed, or the checkpoint to announce, or that would remain as the oldest, differs
-            from older files of the log: nothing was written.
+            from older files of the log, or the ``.crc`` file of the version differs from it, or a
+            commit may be damaged: nothing was written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
-    job, report = log.retry_after_cleanup(lambda: _begin(log, options, context, confirm, dry_run))
+    job, report = log.retry_after_cleanup(
+        lambda: _begin(_Job(log, options, context, confirm_doubt), confirm, dry_run)
+    )
     if dry_run or report.skipped is not None:
         context.warn_of_refusal(log.refusal)
         return report
@@ -117,26 +122,19 @@ def checkpoint_table(
     return report
 
 
-def _begin(
-    log: DeltaLog,
-    options: CheckpointOptions,
-    context: RunContext,
-    confirm: Confirm | None,
-    dry_run: bool,
-) -> tuple[_Job, CheckpointReport]:
-    """Read the log, plan, and unless ``dry_run`` write the checkpoint."""
-    job = _Job(log, options, context)
+def _begin(job: _Job, confirm: Confirm | None, dry_run: bool) -> tuple[_Job, CheckpointReport]:
+    """Plan, and unless ``dry_run`` write the checkpoint."""
     skipped = job.find_shortfall()
     if skipped is not None:
         idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
         return job, CheckpointReport(
-            idle, context.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
+            idle, job.engine_name, job.table_id, dry_run=dry_run, skipped=skipped
         )
     plan = job.plan()
     cleanup = job.plan_cleanup(plan, confirm) if job.cleans else None
     report = CheckpointReport(
         plan,
-        context.engine.name,
+        job.engine_name,
         job.table_id,
         dry_run=dry_run,
         cleanup=cleanup,
@@ -152,12 +150,20 @@ def _begin(
 class _Job:
     """One run: the log as it was read, and the options."""
 
-    def __init__(self, log: DeltaLog, options: CheckpointOptions, context: RunContext) -> None:
+    def __init__(
+        self,
+        log: DeltaLog,
+        options: CheckpointOptions,
+        context: RunContext,
+        confirm_doubt: Confirm | None,
+    ) -> None:
         self._log, self._options, self._context = log, options, context
+        self._doubts, self._confirm_doubt = CommitDoubts(), confirm_doubt
+        self._accepted: frozenset[int] = frozenset()
         self.cleans = options.cleanup or options.cleanup_only
         if self.cleans:
             log.ensure_newest()  # lists the whole log
-        self.snapshot = load_audited(log, options.version)
+        self.snapshot = load_audited(log, options.version, visitors=[self._doubts])
         published = log.listed.published_through
         if published is not None and published < self.snapshot.version:
             # Readers without the committer must not see a version before its commit is published.
@@ -167,7 +173,7 @@ class _Job:
                     f"commit is not published. Commits are published up to version {published}",
                     hint=f"Rerun with {option('version')} {published}.",
                 )
-            self.snapshot = load_audited(log, published)
+            self.snapshot = load_audited(log, published, visitors=[self._doubts])
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         if self.cleans and options.if_enabled:
@@ -177,6 +183,11 @@ class _Job:
         self._is_confirmed = False
         self._compared: tuple[object, ...] | None = None
         self.compaction: Compaction | None = None
+
+    @property
+    def engine_name(self) -> str:
+        """Return the name of the engine."""
+        return self._context.engine.name
 
     @property
     def table_id(self) -> str:
@@ -199,8 +210,9 @@ class _Job:
             ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
             return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
         plan = plan_checkpoint(self._log, snapshot, self._options)
-        if not plan.is_empty:  # the new one keeps what the last one has
-            audit_files(snapshot)
+        if not plan.is_empty:  # the new one keeps what the log has
+            self._ensure_undoubted()
+            ensure_matches_checksum(self._log, snapshot, self._context.warn)
         if plan.to_announce is not None:  # most readers read only what is announced
             ensure_matches_commits(self._log.without_warnings(), plan.to_announce.version)
         return plan
@@ -211,8 +223,22 @@ class _Job:
         if wanted is False:
             return None
         versions = None if wanted is True else wanted
-        found = self.compaction = plan_compaction(self._log, self.snapshot, versions)
-        return None if found is None else (found.first, found.last)
+        found = self.compaction = plan_compaction(self._log, self.snapshot, versions, self._doubts)
+        if found is None:
+            return None
+        self._ensure_undoubted()
+        return found.first, found.last
+
+    def _ensure_undoubted(self) -> None:
+        """Refuse a commit that was read and may be damaged, unless a person says it is right."""
+        doubtful = frozenset(self._doubts.found)
+        if doubtful <= self._accepted:
+            return
+        if self._confirm_doubt is None:
+            ensure_undoubted(self._doubts)
+        elif not self._confirm_doubt(f"{self._doubts.first}. Is the commit right?"):
+            raise SafetyError("not confirmed: nothing was written or deleted")
+        self._accepted = doubtful
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
         """Write the checkpoint; do not change ``_last_checkpoint``."""
@@ -221,27 +247,18 @@ class _Job:
         return written
 
     def announce(self, report: CheckpointReport, written: WrittenCheckpoint) -> CheckpointReport:
-        """Write ``_last_checkpoint``, and check or write the version's checksum file."""
+        """Write ``_last_checkpoint``, and the version's checksum file if the table has such."""
         moved = move_hint(self._log.store, written.hint)
-        return replace(report, hint_moved=moved, checksum=self._handle_checksum(written))
+        return replace(report, hint_moved=moved, checksum=self._write_checksum(written))
 
-    def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
-        """Compare with the version's checksum file; write one if the table has such files."""
-        facts = written.num_adds, written.add_bytes
+    def _write_checksum(self, written: WrittenCheckpoint) -> str | None:
+        checksums = self._log.listed.checksums
+        if not checksums or self.snapshot.version in checksums:
+            return None
         try:
-            found = find_disagreements(self._log.store, self.snapshot, *facts)
-        except StorageError as error:
-            self._context.warn(
-                f"the checkpoint was not compared with the checksum file of version "
-                f"{self.snapshot.version}: {error.message}"
+            return write_checksum(
+                self._log.store, self.snapshot, written.num_adds, written.add_bytes
             )
-            return None
-        for disagreement in (found or {}).values():
-            self._context.warn(disagreement)
-        if found is not None or not self._log.listed.checksums:
-            return None
-        try:
-            return write_checksum(self._log.store, self.snapshot, *facts)
         except ObjectNotFoundError as error:  # another run's cleanup deleted the commit
             self._context.warn(
                 f"the checksum file of version {self.snapshot.version} was not written: "
@@ -296,7 +313,9 @@ class _Job:
         files = (base, found + is_planned, cleanup.commits, cleanup.checkpoints)
         if files == self._compared:
             return
-        problem = find_base_problem(self._log, base, planned if is_planned else None)
+        own = planned if is_planned else None
+        problem = find_base_problem(self._log, base, own, [self._doubts])
+        self._ensure_undoubted()
         if not (is_planned and found):  # another checkpoint of the version was not compared
             self._compared = files
         if problem is not None:

@@ -7,6 +7,7 @@ from typing import Final
 from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.audit.checkpoints import find_hint_problem
 from deltactl.log.upkeep.cleanup import plan_cleanup
+from deltactl.operations.checkpoint.doubts import ensure_undoubted
 from deltactl.operations.checkpoint.plan import is_due, may_announce
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect, TableSubject
@@ -33,7 +34,11 @@ _NAMES_A_REQUEST: Final = 1000
 
 
 def find_checkpoint(subject: TableSubject) -> list[Action]:
-    """Return the checkpoint if it is due by the interval, or ``_last_checkpoint`` is wrong."""
+    """Return the checkpoint if it is due by the interval, or ``_last_checkpoint`` is wrong.
+
+    Raises:
+        SafetyError: a commit may be damaged.
+    """
     snapshot = subject.snapshot
     segment = snapshot.segment
     last, interval = segment.checkpoint_version, snapshot.properties.checkpoint_interval
@@ -47,6 +52,7 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     if problem is not None and may_announce(subject.log, segment.checkpoint):
         return [_replace_hint(subject, problem)]
+    ensure_undoubted(subject.doubts)
     tail_bytes = sum(info.size_bytes for info in segment.tail)
     head_bytes = 0
     if segment.checkpoint is not None:
@@ -86,7 +92,8 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
     If there are too few old commits, and none wait, only the listing is examined.
 
     Raises:
-        SafetyError: the retention of the table is invalid, or checkpoint protection applies.
+        SafetyError: the retention of the table is invalid, or checkpoint protection applies, or a
+            commit may be damaged.
     """
     facts, log, snapshot = subject.facts, subject.log, subject.snapshot
     if not snapshot.properties.expired_log_cleanup:
@@ -106,6 +113,7 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
     facts.waiting_log_files = 0 if old_by_clock == old else _count_waiting(subject)
     if plan is None or number < _MIN_LOG_FILES:
         return []
+    ensure_undoubted(subject.doubts)
     files = format_count(number, "log file")
     return [
         subject.action(

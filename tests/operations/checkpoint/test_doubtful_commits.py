@@ -1,0 +1,179 @@
+"""A commit may have lost actions: no checkpoint confirms this state, and the log stays."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl import maintain
+from deltactl.errors import SafetyError, ignore_warning
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
+from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, fail, memory_of, new_table
+from tests.support.clock import FixedClock
+from tests.support.damage import edit_commit
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+
+COLUMNS = (Column("id"), Column("p", "string"))
+LOST = "4.json may be damaged: it has 0 of the 1 remove action that its operationMetrics count"
+
+
+def fill(builder: TableBuilder, **info: Any) -> TableBuilder:
+    """Version 5, with a checkpoint of 2. Version 4 rewrites a file; then it lost its remove."""
+    paths = [builder.append([{"id": number, "p": None}])[0] for number in range(3)]
+    builder.checkpoint(2)
+    builder.hint(2)
+    added = builder.write_file([{"id": 30, "p": None}])
+    builder.commit(builder.remove_action(paths[2]), added, operation="DELETE", **info)
+    builder.append([{"id": 5, "p": None}])
+    return builder
+
+
+def lose_a_remove(builder: TableBuilder) -> None:
+    edit_commit(builder, 4, lambda it: None if "remove" in it else it)
+
+
+def doubtful(**properties: str) -> TableBuilder:
+    options = {f"delta.{name}": value for name, value in properties.items()}
+    metrics = {"numRemovedFiles": "1", "numAddedFiles": "1"}
+    builder = fill(new_table(properties=options), operationMetrics=metrics)
+    lose_a_remove(builder)
+    return builder
+
+
+def contradicted() -> TableBuilder:
+    """A table without metrics, of which only the checksum file shows the loss."""
+    builder = fill(new_table())
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    lose_a_remove(builder)
+    return builder
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"kind": "classic", "cleanup": True}, {"compact_log": True, "version": 5}]
+)
+def test_a_doubtful_commit_is_not_confirmed(options: dict[str, Any]) -> None:
+    builder = doubtful()
+    before = memory_of(builder).contents()
+    with pytest.raises(SafetyError, match=LOST) as caught:
+        checkpoint(builder.store, **options)
+    assert "restore the commit from a backup" in str(caught.value.hint)
+    assert memory_of(builder).contents() == before
+
+
+def test_commits_are_not_compacted_beside_a_doubtful_one() -> None:
+    builder = doubtful()
+    confirm_checkpoint(builder, answer=True)
+    with pytest.raises(SafetyError, match=LOST):
+        checkpoint(builder.store, compact_log=(3, 5))
+
+
+def confirm_checkpoint(builder: TableBuilder, *, answer: bool) -> list[str]:
+    """Write a checkpoint from the commits as they are, if a person says so; return the questions.
+
+    Another writer, which compares nothing, would write the same checkpoint.
+    """
+    asked = list[str]()
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return answer
+
+    log, context = DeltaLog(builder.store, fail), RunContext(warn=fail, clock=FixedClock(NOW_MS))
+    checkpoint_table(log, CheckpointOptions(), context, confirm_doubt=confirm)
+    return asked
+
+
+def test_a_person_may_say_that_the_commit_is_right() -> None:
+    builder = doubtful()
+    with pytest.raises(SafetyError, match="not confirmed"):
+        confirm_checkpoint(builder, answer=False)
+    assert DeltaLog(builder.store, fail).snapshot().segment.checkpoint_version == 2
+    (question,) = confirm_checkpoint(builder, answer=True)
+    assert LOST in question
+    assert DeltaLog(builder.store, fail).snapshot().segment.checkpoint_version == 5
+
+
+def test_a_doubtful_commit_before_the_last_checkpoint_stops_no_checkpoint() -> None:
+    builder = doubtful()
+    confirm_checkpoint(builder, answer=True)
+    builder.append([{"id": 6, "p": None}])
+    assert checkpoint(builder.store).written is not None
+
+
+def test_a_cleanup_keeps_a_doubtful_commit_that_a_checkpoint_confirmed() -> None:
+    """Another writer wrote the checkpoint. It agrees with the commits, which lack an action."""
+    builder = doubtful()
+    confirm_checkpoint(builder, answer=True)
+    builder.append([{"id": 6, "p": None}])
+    for version, days in enumerate((90, 89, 88, 87, 86, 85, 1)):
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - days * DAY_MS)
+    before = memory_of(builder).contents()
+    with pytest.raises(SafetyError, match=LOST):
+        checkpoint(builder.store, cleanup_only=True)
+    assert memory_of(builder).contents() == before
+
+
+def test_a_checkpoint_after_a_commit_is_omitted_with_a_warning() -> None:
+    builder, said = doubtful(checkpointInterval="1"), list[str]()
+    table = Table("x", store=builder.store, warn=said.append)
+    table.alter(properties={"a": "b"})
+    table.optimize()
+    assert table.snapshot().segment.checkpoint_version == 2
+    assert commit_path(0) in memory_of(builder).contents()
+    assert [f"{LOST}" in text and "Run `deltactl check" in text for text in said] == [True, True]
+
+
+@pytest.mark.parametrize("command", ["checkpoint", "cleanup"])
+def test_a_checksum_file_that_contradicts_the_log(command: str) -> None:
+    builder = contradicted()
+    before = memory_of(builder).contents()
+    with pytest.raises(SafetyError, match=r"5.crc: numFiles is 4, but the log has 5") as caught:
+        checkpoint(builder.store, cleanup=command == "cleanup")
+    assert "`deltactl checkpoint TABLE --repair`" in str(caught.value.hint)
+    assert memory_of(builder).contents() == before
+
+
+def test_a_checksum_file_that_is_no_checksum_says_nothing() -> None:
+    builder, said = contradicted(), list[str]()
+    builder.store.put(f"{LOG}/{5:020d}.crc", b"{")
+    table = Table("x", store=builder.store, warn=said.append)
+    assert table.checkpoint().written is not None
+    assert ["is not a version checksum" in text for text in said] == [True]
+
+
+def test_the_way_out_if_the_checksum_file_is_wrong() -> None:
+    builder = fill(new_table())
+    facts = json.dumps({"numFiles": 9, "tableSizeBytes": 9}).encode()
+    builder.store.put(f"{LOG}/{5:020d}.crc", facts)
+    table = Table("x", store=builder.store, warn=ignore_warning)
+    with pytest.raises(SafetyError, match="numFiles is 9"):
+        table.checkpoint()
+    assert table.repair_checkpoints().all_repaired
+    assert table.checkpoint().written is not None
+
+
+def test_maintain_does_the_rest(tmp_path: Path) -> None:
+    properties = {"delta.checkpointInterval": "2"}
+    metrics = {"numRemovedFiles": "1", "numAddedFiles": "1"}
+    store = LocalStore(str(tmp_path))
+    builder = fill(TableBuilder(store, COLUMNS, properties=properties), operationMetrics=metrics)
+    lose_a_remove(builder)
+    builder.append(*([{"id": number, "p": None}] for number in range(10)))
+    said: list[str] = []
+    policy = MaintainPolicy(actions=["optimize", "checkpoint"], skip_hot=timedelta())
+    [table] = maintain([str(tmp_path)], policy, warn=said.append).tables
+    assert {it: error.code for it, error in table.facts.problems.items()} == {
+        "checkpoint": "SAFETY"
+    }
+    assert [outcome.name for outcome in table.outcomes] == ["optimize"]
+    assert any(LOST in text for text in said)
+    assert Table(tmp_path).snapshot().segment.checkpoint_version == 2
