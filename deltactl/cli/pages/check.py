@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SHOWN_A_CODE = 5
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
+_UNCOMPARED = " (content checked only with --checkpoints)"
 _LOG_FILES = {
     "num_commits": "commit",
     "num_checkpoints": "checkpoint",
@@ -61,8 +62,11 @@ def _describe_scope(report: CheckReport) -> Section:
     counts, options = report.counts, report.options
     part = "" if options.sample >= 1 else f" (a sample of {options.sample * 100:.4g}%)"
     depth = f"{format_count(counts.num_checked, 'file')}{part}: {options.depth.name.lower()}"
+    remarks = {} if options.checkpoints else {"num_checkpoints": _UNCOMPARED}
     log = [
-        format_count(n, noun) for name, noun in _LOG_FILES.items() if (n := getattr(counts, name))
+        format_count(n, noun) + remarks.get(name, "")
+        for name, noun in _LOG_FILES.items()
+        if (n := getattr(counts, name))
     ]
     size = f"{format_count(counts.num_files, 'file')}, {format_size(counts.size_bytes)}"
     deleted = ", with deleted ones" if counts.num_vectors else ""

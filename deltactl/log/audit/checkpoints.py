@@ -89,7 +89,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
     if not is_valid(store, checkpoint):
         return Verdict(checkpoint, "bad", "it cannot be read completely", is_whole=False)
-    said = _misstated_sidecar(store, checkpoint)
+    said = find_misstated_sidecar(store, checkpoint)
     if said is not None:
         return Verdict(checkpoint, "bad", said)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
@@ -118,7 +118,7 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     return Verdict(checkpoint, "bad", problem)
 
 
-def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
+def find_misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
     """Describe a wrong size of a sidecar in a checkpoint, or return ``None``.
 
     Some readers use this size to find the footer of the sidecar.

@@ -181,3 +181,10 @@ def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder
     assert out.startswith(f"{title}5 findings in version 3: FILE_MISSING f")
     assert out.count("FILE_MISSING f") == 3
     assert out.endswith(".parquet, and 2 more\n")
+
+
+def test_checkpoints_that_were_only_opened_are_named(cli: RunCli, table: TableBuilder) -> None:
+    table.checkpoint(1)
+    remark = "3 commits, 1 checkpoint (content checked only with --checkpoints)"
+    assert remark in cli("check", "events").out
+    assert "3 commits, 1 checkpoint\n" in cli("check", "events", "--checkpoints").out

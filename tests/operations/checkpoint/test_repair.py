@@ -32,6 +32,7 @@ from tests.support.checkpoints import (
     new_table,
 )
 from tests.support.clock import FixedClock
+from tests.support.damage import check, codes
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
@@ -390,6 +391,7 @@ def test_a_sidecar_of_another_size_than_is_said() -> None:
     ]
     text = builder.store.read(name).decode()
     builder.store.put(name, text.replace('"sizeInBytes": ', '"sizeInBytes": 1').encode())
+    assert codes(check(builder.store)) == ["CHECKPOINT_WRONG"]
     (finding,) = [f for f in repair(builder.store).findings if f.name == name]
     assert "but the file has" in finding.problem
     assert finding.repaired
