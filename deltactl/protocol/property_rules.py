@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from deltactl.errors import UsageError
+from deltactl.errors import SafetyError, UsageError
+from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import COLUMN_MAPPING, REGISTRY, V2_CHECKPOINT
-from deltactl.protocol.properties import parse_property_size
+from deltactl.protocol.properties import TableProperties, parse_property_size
 from deltactl.suggest import with_suggestion
 from deltactl.units import DAY_MS, HOUR_MS, parse_duration
+
+MANIFESTS_KEY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
 Parse: TypeAlias = Callable[[str], str]
 
@@ -70,7 +73,7 @@ RULES: Final[Mapping[str, Parse]] = {
     "delta.checkpointPolicy": lambda text: _choice(text, "classic", "v2"),
     "delta.checkpointRetentionDuration": _interval,
     "delta.columnMapping.mode": lambda text: _choice(text, "none", "name", "id"),
-    "delta.compatibility.symlinkFormatManifest.enabled": _flag,
+    MANIFESTS_KEY: _flag,
     "delta.dataSkippingNumIndexedCols": partial(_whole, least=-1),
     "delta.dataSkippingStatsColumns": str,
     "delta.dataSkippingStringPrefixLength": partial(_whole, least=0),
@@ -180,3 +183,26 @@ def needed_feature(key: str, value: str) -> str | None:
     if key == "delta.columnMapping.mode":
         return None if value == "none" else COLUMN_MAPPING.name
     return _SWITCHES.get(key) if value == "true" else None
+
+
+def ensure_manifests_fit(metadata: Metadata) -> None:
+    """Refuse the property for manifests if their readers would get wrong rows.
+
+    Raises:
+        SafetyError: the table also enables deletion vectors or column mapping.
+    """
+    properties = TableProperties(metadata.configuration)
+    if not properties.refreshes_manifests:
+        return
+    if properties.deletion_vectors_enabled:
+        raise SafetyError(
+            f"delta.enableDeletionVectors and {MANIFESTS_KEY} cannot both be true: readers of "
+            "manifests would return deleted rows",
+            hint="Set one of them to false.",
+        )
+    if metadata.column_mapping_mode != "none":
+        raise SafetyError(
+            f"{MANIFESTS_KEY} cannot be true with column mapping: readers of manifests use the "
+            "column names in the files, and these names differ from the names in the table",
+            hint=f"Set {MANIFESTS_KEY} to false, or drop the feature {COLUMN_MAPPING.name} first.",
+        )

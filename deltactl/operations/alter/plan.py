@@ -39,8 +39,10 @@ from deltactl.protocol.properties import (
     TableProperties,
 )
 from deltactl.protocol.property_rules import (
+    MANIFESTS_KEY,
     RULES,
     ensure_changeable,
+    ensure_manifests_fit,
     find_key,
     needed_feature,
     parse_properties,
@@ -59,10 +61,9 @@ _CONSTRAINT: Final = "delta.constraints."
 _CDF: Final = "delta.enableChangeDataFeed"
 _FILES: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
-_MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
-_STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 _MODE: Final = "delta.columnMapping.mode"
 _VECTORS: Final = "delta.enableDeletionVectors"
+_STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 
 
 def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str, warn: Warn) -> AlterPlan:
@@ -223,16 +224,8 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
             f"{_VECTORS} cannot be true: the table is also for readers without deletion vectors",
             hint="Use Delta on Spark to turn off IcebergCompat first.",
         )
-    if (
-        properties.deletion_vectors_enabled
-        and properties.refreshes_manifests
-        and (not changed.isdisjoint((_VECTORS, _MANIFESTS)))
-    ):
-        raise SafetyError(
-            f"{_VECTORS} and {_MANIFESTS} cannot both be true: readers of manifests would return "
-            "deleted rows",
-            hint="Set one of them to false.",
-        )
+    if not changed.isdisjoint((MANIFESTS_KEY, _MODE, _VECTORS)):
+        ensure_manifests_fit(after)
     if properties.row_tracking_enabled and properties.row_tracking_suspended:
         raise SafetyError(
             "delta.enableRowTracking cannot be true: delta.rowTrackingSuspended is true",

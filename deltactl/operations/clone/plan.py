@@ -48,7 +48,11 @@ from deltactl.protocol.new_tables import choose_protocol, list_property_features
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.protocol.paths import decode_path, encode_path
 from deltactl.protocol.properties import PROTECTED_BEFORE
-from deltactl.protocol.property_rules import parse_properties
+from deltactl.protocol.property_rules import (
+    MANIFESTS_KEY,
+    ensure_manifests_fit,
+    parse_properties,
+)
 from deltactl.protocol.stats_columns import STATS_COLUMNS_KEY, ensure_stats_columns
 from deltactl.protocol.z85 import z85_encode
 from deltactl.storage.names import parse_scheme
@@ -159,7 +163,7 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms:
 
     Raises:
         PredicateError: ``where`` is not about partition columns.
-        SafetyError: two files would have the same name in the target.
+        SafetyError: two files would have the same name in the target, or properties do not fit.
     """
     source, where = snapshot.store, None
     if options.where is not None:
@@ -201,7 +205,10 @@ def _clone_metadata(source: Metadata, table_id: str, properties: Mapping[str, st
     properties = parse_properties(properties)
     folded = {key.lower() for key in properties}
     kept = {key: value for key, value in configuration.items() if key.lower() not in folded}
-    return replace(source, id=table_id, configuration=kept | properties)
+    metadata = replace(source, id=table_id, configuration=kept | properties)
+    if not properties.keys().isdisjoint((MANIFESTS_KEY, "delta.enableDeletionVectors")):
+        ensure_manifests_fit(metadata)
+    return metadata
 
 
 def _clone_protocol(source: Protocol, properties: Mapping[str, str]) -> Protocol:

@@ -25,7 +25,7 @@ from deltactl.protocol.actions import CONVERTED, Metadata, Protocol
 from deltactl.protocol.column_ids import MAX_COLUMN_ID, add_column_ids
 from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.new_tables import choose_protocol, list_property_features, list_type_features
-from deltactl.protocol.property_rules import parse_properties
+from deltactl.protocol.property_rules import ensure_manifests_fit, parse_properties
 from deltactl.protocol.schema import (
     StructType,
     encode_schema,
@@ -278,6 +278,7 @@ def _describe(
         created_time_ms=now_ms,
     )
     ensure_stats_columns(metadata.data_schema, configuration.get(STATS_COLUMNS_KEY, ""))
+    ensure_manifests_fit(metadata)
     return choose_protocol(features), metadata
 
 

@@ -270,6 +270,19 @@ def test_in_commit_timestamps_say_since_when() -> None:
             {"delta.enableDeletionVectors": "true"},
             "manifests",
         ),
+        (
+            {"delta.compatibility.symlinkFormatManifest.enabled": "true"},
+            {"delta.columnMapping.mode": "name"},
+            "manifests",
+        ),
+        (
+            {},
+            {
+                "delta.columnMapping.mode": "name",
+                "delta.compatibility.symlinkFormatManifest.enabled": "true",
+            },
+            "column mapping",
+        ),
         ({"delta.rowTrackingSuspended": "true"}, {"delta.enableRowTracking": "true"}, "Suspended"),
         ({}, {"delta.dataSkippingStatsColumns": "id,s.y"}, r"s\.y"),
         ({}, {"delta.dataSkippingStatsColumns": "p"}, "'p'"),

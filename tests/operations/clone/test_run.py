@@ -339,6 +339,18 @@ def test_properties_are_set_over_those_of_the_source() -> None:
     assert not DeltaLog(target, pytest.fail).exists
 
 
+def test_manifests_do_not_fit_column_mapping() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], mapping="name")
+    target = fresh_store()
+    properties = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    with pytest.raises(SafetyError, match="column mapping"):
+        clone(builder.store, target, deep=True, properties=properties)
+    assert contents(target) == {}
+    builder.change_metadata(properties=properties)
+    clone(builder.store, target, deep=True, properties={"team": "a"})
+    assert Table("x", store=target).snapshot().properties.refreshes_manifests
+
+
 def test_only_partitions_that_match_are_cloned() -> None:
     builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
     builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])

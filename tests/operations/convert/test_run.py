@@ -566,3 +566,11 @@ def test_files_of_delta_kernel_are_told_of(tmp_path: Path) -> None:
     said: list[str] = []
     convert(str(tmp_path), warn=said.append)
     assert "delta-rs or Delta Kernel, such as 'a.parquet'" in said[0]
+
+
+def test_manifests_do_not_fit_column_mapping(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", {"id": [1]})
+    properties = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    with pytest.raises(SafetyError, match="column mapping"):
+        convert(str(tmp_path), ConvertOptions(column_mapping=True, properties=properties))
+    assert not (tmp_path / "_delta_log").exists()

@@ -3,7 +3,6 @@
 
 import datetime as dt
 import itertools
-import json
 import os
 import re
 import shutil
@@ -45,6 +44,7 @@ from deltactl.storage.write_guard import refuse_changes
 from tests.support.clock import FixedClock
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import bodies
 from tests.support.run import run_on
 from tests.support.stores import (
     CountingStore,
@@ -57,7 +57,7 @@ from tests.support.stores import (
     fresh_store,
 )
 from tests.support.symlink_reader import list_manifests, read_manifests
-from tests.support.table_builder import Column, TableBuilder, commit_path, multiset
+from tests.support.table_builder import Column, TableBuilder, commit_path, encode_lines, multiset
 
 _NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("p", "string"))
@@ -852,12 +852,15 @@ def test_a_refresh_keeps_the_scheme_of_the_manifests(tmp_path: Path) -> None:
 
 def test_a_refresh_after_column_mapping_was_dropped(tmp_path: Path) -> None:
     """Until then, engines could not read the manifests, and commits did not update them."""
-    builder = local(tmp_path, properties=REFRESHED)
+    builder = local(tmp_path)
     builder.append([row(1, "a")])
     generate(builder.store, ManifestOptions())
     mapped = AlterOptions(properties={"delta.columnMapping.mode": "name"})
-    version = run_on(builder.store, alter_table, mapped).versions[-1] + 1
-    builder.store.put(commit_path(version), json.dumps(builder.write_file([row(2, "a")])).encode())
+    version = run_on(builder.store, alter_table, mapped).versions[-1]
+    (found,) = bodies(builder.store, version, "metaData")
+    found["configuration"] |= REFRESHED  # by another writer: alter refuses it
+    actions = {"metaData": found}, builder.write_file([row(2, "a")])
+    builder.store.put(commit_path(version + 1), encode_lines(actions))
     run_on(builder.store, alter_table, AlterOptions(drop_feature="columnMapping"))
     assert [len(lines) for lines in manifests(tmp_path).values()] == [2]
     assert generate(builder.store, ManifestOptions(check=True)).plan.is_empty
