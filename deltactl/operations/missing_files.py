@@ -365,5 +365,5 @@ def _explain(store: Store, name: str, count: int) -> SafetyError:
         "and no table is at this address: it was moved, or its storage is not mounted",
         hint="Rerun when the old address leads to the other table, for example by a symbolic link. "
         "If that table was deleted, the rows in these files are lost: restore a version that does "
-        "not use them.",
+        "not use them, and write again what is newer.",
     )

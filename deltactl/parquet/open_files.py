@@ -33,8 +33,7 @@ from deltactl.storage.store import Store
 
 _READ_WHOLE_BYTES: Final = 4 << 20  # one request costs more time than these bytes
 _AT_BROKEN: Final = (
-    "Run `deltactl check TABLE --files data`, which lists broken files. Copy them from a backup, "
-    "or restore an older version of the table."
+    "Run `deltactl check TABLE --files data`, which lists broken files, and says what repairs them."
 )
 
 
@@ -139,9 +138,7 @@ def naming_file(path: str, kind: str = "data file") -> Iterator[None]:
         raise FileMissingError(
             f"{kind} {path!r} is in the log but not in the store",
             hint="Rerun with the table loaded again: a vacuum may have removed the file since. If "
-            "it is still missing, run `deltactl check TABLE`, which shows whether the undo of a "
-            "vacuum restores it. Otherwise copy it from a backup, or restore an older version of "
-            "the table.",
+            "it is still missing, run `deltactl check TABLE`, which says what repairs the table.",
         ) from error
     except (DataFileError, UnsupportedFeatureError) as error:
         hint = _AT_BROKEN if isinstance(error, DataFileError) else None

@@ -381,8 +381,8 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     if problems:
         raise SafetyError(
             f"cannot {operation.value} this table: its schema is invalid: {join_reasons(problems)}",
-            hint="Let the writer of the table commit a valid metaData action, or restore a version "
-            "before the problem. `deltactl check TABLE` lists all problems.",
+            hint="Let the writer of the table commit a valid metaData action. `deltactl check "
+            "TABLE` lists all problems, and says what repairs them.",
         )
 
 

@@ -126,7 +126,7 @@ def _describe_stats(report: StatsReport) -> Iterator[Section]:
         facts.append(("left", f"{files}, because of {cause}"))
     if report.num_unread:
         files = format_count(report.num_unread, "file")
-        facts.append(("left", f"{files} that cannot be read: see `deltactl check --files footers`"))
+        facts.append(("left", f"{files} that cannot be used: see `deltactl check --files footers`"))
     if facts:
         yield Section(facts=facts)
 

@@ -66,6 +66,9 @@ _AWAY: Final = (
 )
 
 
+_SIZE_FIRST: Final = (
+    "first that of FILE_SIZE: the log describes other rows of this file. Then check again"
+)
 _AFTER_LOG: Final = (
     "restore the log from a backup until the latest version can be rebuilt, then run `"
 )
@@ -114,6 +117,7 @@ class Findings:
         positions = pc.index_in(found["code"], value_set=names)
         repairs = _repairs(codes, found["file"], positions, store.uri)
         repairs = _replace_repairs(found, repairs, store, storage_options)
+        repairs = _wait_for_sizes(found, repairs)
         for name, text in self.repairs.items():
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
         if self.waits_for_log:
@@ -176,6 +180,14 @@ def _replace_repairs(
             mask, f"move the file out of the table, then run `{past.undo}`", repairs
         )
     return repairs
+
+
+def _wait_for_sizes(found: pa.Table, repairs: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Replace the repairs of statistics of files with another size, whose rows are others."""
+    sized = found["file"].filter(pc.equal(found["code"], "FILE_SIZE")).combine_chunks()
+    is_sized = pc.is_in(found["file"], value_set=sized)
+    mask = pc.and_(is_sized, pc.starts_with(found["code"], "STATS_"))
+    return pc.if_else(mask, _SIZE_FIRST, repairs)
 
 
 def _is_beside(store: Store, name: str) -> bool:

@@ -33,6 +33,6 @@ def find_replaced(store: Store, rewritten: Bin, context: RunContext) -> DataFile
         return None
     return DataFileError(
         f"the log has {expected:,} rows for files with other rows: {list_missing(replaced)}",
-        hint="Run `deltactl check TABLE --files data`. Copy the files back from a backup or a deep "
-        "clone, then rerun.",
+        hint="Run `deltactl explain FILE_SIZE`, which says how to keep the old rows, the new ones, "
+        "or both. Then rerun.",
     )

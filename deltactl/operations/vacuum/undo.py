@@ -47,8 +47,9 @@ from deltactl.storage.store import FileInfo, Store
 _UNDONE: Final = f"{LEASES_DIR}/undone."
 
 WITHOUT_UNDO: Final = (
-    "Copy missing files from a backup, or restore a version that does not need them: `deltactl "
-    "describe-history TABLE --restorable` shows which versions have all their files."
+    "Copy missing files from a backup, or restore a version that does not need them, and write "
+    "again what is newer: `deltactl describe-history TABLE --restorable` shows which versions have "
+    "all their files."
 )
 REMOVED_AGAIN: Final = (
     "A later vacuum removes restored files that the latest version does not need. To keep them, "

@@ -188,7 +188,7 @@ def test_statistics(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "  f00001.parquet  too short\n"
         "  f00002.parquet  too short\n"
         "\n"
-        "left  1 file that cannot be read: see `deltactl check --files footers`\n"
+        "left  1 file that cannot be used: see `deltactl check --files footers`\n"
         "\n"
         "Nothing was changed. To do it:\n"
         "  deltactl check events --fix stats\n"

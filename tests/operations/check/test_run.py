@@ -231,7 +231,7 @@ def test_a_remove_by_path_alone_names_its_writer() -> None:
     (row,) = check(builder.store).findings.to_pylist()
     assert (row["code"], row["version"]) == ("REMOVE_MISSED", 5)
     assert row["problem"].startswith("version 5 (by 'Rewriter/1') removed the file, but with")
-    assert "restore" in row["repair"]
+    assert "`deltactl explain REMOVE_MISSED`" in row["repair"]
     assert codes(check(builder.store, version=4)) == [], "no later commit counts"
 
 

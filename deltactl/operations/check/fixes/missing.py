@@ -6,6 +6,7 @@ happens with it must be chosen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.changes import live_rows, sum_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.append_only import find_append_only_refusal
@@ -36,7 +38,12 @@ from deltactl.operations.lost_files import (
     find_loss_refusal,
     find_lost,
 )
-from deltactl.operations.missing_files import PRESENCE_COLUMNS, find_missing
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    Missing,
+    find_missing,
+    list_missing,
+)
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
@@ -131,6 +138,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     batches = snapshot.file_batches(PRESENCE_COLUMNS)
     missing = find_missing(snapshot.store, batches, context, _NO_SIZES)
     found = find_lost(snapshot, missing, log.storage_options)
+    _warn_of_others(missing, found, context)
     is_ours = found.is_vector
     if options.kind is Fix.MISSING_FILES:
         is_ours = pc.invert(is_ours)
@@ -152,6 +160,18 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
         log.uri, chosen, chosen.files.num_rows, snapshot.num_files, options.expect_files
     )
     return FixPlan(report, partial(_commit, log, snapshot, chosen, context), refusal)
+
+
+def _warn_of_others(missing: Sequence[Missing], found: LostFiles, context: RunContext) -> None:
+    """Warn of files that exist, but with another size, such as a truncated deletion vector."""
+    gone = set(found.names.to_pylist())
+    left = tuple(it for it in missing if it.path not in gone and is_placed(it.path))
+    if left:
+        context.warn(
+            f"left, because a file has the name: {list_missing(left)}. For data files, `deltactl "
+            "explain FILE_SIZE` says what helps; for deletion vectors, `deltactl explain "
+            "VECTOR_UNREADABLE`"
+        )
 
 
 def _commit(
