@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final, TypeVar
@@ -62,10 +62,14 @@ _READ_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The lines of the files that manifests list; ``vectors`` counts deletion vectors."""
+    """The lines of the files that manifests list; ``vectors`` counts deletion vectors.
+
+    ``unused`` are the schemes to replace that no address has.
+    """
 
     lines: ManifestLines
     vectors: int
+    unused: Set[str]
 
     def close(self) -> None:
         """Free the lines."""
@@ -90,19 +94,20 @@ def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFile
         ensure_columns(snapshot, "write manifests")
     fields = snapshot.metadata.partition_fields
     lines, vectors = ManifestLines(), 0
+    unused = set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]}
     try:
         if not fields:
             lines.ensure_folder("")
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
-        for files in _render_each(batches, snapshot.store.uri, schemes):
+        for files in _render_each(batches, snapshot.store.uri, schemes, unused):
             vectors += files.num_rows - files["deletion_vector"].null_count
             groups = group_partitions(files["partition_values"], fields, by_text=True)
             lines.add(groups.labels(), groups.ids, files["line"].combine_chunks())
     except BaseException:
         lines.close()
         raise
-    return LiveFiles(lines, vectors)
+    return LiveFiles(lines, vectors, unused)
 
 
 def ensure_no_vectors(live: LiveFiles, table: str, version: int | None = None) -> None:
@@ -141,17 +146,23 @@ def warn_of_old_types(snapshot: Snapshot, warn: Warn) -> None:
 
 
 def _render_each(
-    batches: Iterator[pa.Table], root: str, schemes: Mapping[str, str]
+    batches: Iterator[pa.Table], root: str, schemes: Mapping[str, str], unused: set[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows, in parts that are not large, with the column ``line`` instead of ``path``."""
+    """Yield the rows, in parts that are not large, with the column ``line`` instead of ``path``.
+
+    Schemes that are replaced are removed from ``unused``.
+    """
     for batch in batches:
         place = batch.schema.get_field_index("path")
         for first in range(0, batch.num_rows, _RENDERED_ROWS):
             files = batch.slice(first, _RENDERED_ROWS)
-            yield files.set_column(place, "line", _render_lines(files["path"], root, schemes))
+            lines = _render_lines(files["path"], root, schemes, unused)
+            yield files.set_column(place, "line", lines)
 
 
-def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]) -> pa.ChunkedArray:
+def _render_lines(
+    paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str], unused: set[str]
+) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""
     broken = paths.filter(pc.match_substring_regex(paths, r"[\n\r]"))
     if len(broken):
@@ -173,7 +184,10 @@ def _render_lines(paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str])
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():
-            kept = pc.replace_substring_regex(kept, f"^{re.escape(before)}:", f"{after}:")
+            replaced = pc.replace_substring_regex(kept, f"^{re.escape(before)}:", f"{after}:")
+            if before in unused and pc.any(pc.not_equal(replaced, kept)).as_py():
+                unused.remove(before)
+            kept = replaced
         lines = pc.if_else(absolute, pc.binary_join_element_wise(kept, "\n", ""), lines)
     return lines
 

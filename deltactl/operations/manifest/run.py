@@ -80,6 +80,11 @@ def generate_manifests(
     with closing(live):
         log.ensure_allowed(None)
         warn_of_old_types(snapshot, context.warn)
+        if live.unused:
+            context.warn(
+                f"no address in the manifests of {log.uri} has the scheme "
+                f"{', '.join(sorted(live.unused))}, so {option('schemes')} does not replace it"
+            )
         options = replace(options, check=options.check or dry_run)
         is_earlier = options.version is not None
         is_recorded = place is log.store and (

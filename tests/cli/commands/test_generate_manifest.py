@@ -78,6 +78,16 @@ def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
     assert len(lines) == 2 and all(line.startswith("hdfs:/") for line in lines)
 
 
+def test_a_scheme_that_no_address_has_is_told(cli: RunCli, table: TableBuilder) -> None:
+    absolute = table.write_file([{"id": 4, "day": "c"}])
+    table.commit({"add": {**absolute["add"], "path": "gs://other/x.parquet"}})
+    maps = [it for name in ("s3a", "gs", "file") for it in ("--scheme-map", f"{name}=s3")]
+    ran = cli("generate-manifest", "events", *maps)
+    assert ran.code == 0
+    assert "events has the scheme s3a, so --scheme-map does not replace it" in ran.err
+    assert cli("generate-manifest", "events", *maps[2:]).err == ""
+
+
 def test_statements_for_two_tables_of_one_name_are_refused(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
