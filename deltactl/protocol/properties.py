@@ -144,7 +144,7 @@ class TableProperties:
         except UsageError as error:
             self.warn(
                 f"the table property {key} is ignored: {error.message}. Correct it with "
-                "`deltactl alter TABLE`"
+                "`deltactl alter TABLE --set KEY=VALUE`"
             )
             return None
 

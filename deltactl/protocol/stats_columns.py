@@ -108,7 +108,7 @@ def choose_stats_columns(
     """
     properties = TableProperties(metadata.configuration, warn)
     if (unknown := find_unknown_names(metadata)) is not None:
-        warn(f"{unknown}. Correct it with `deltactl alter TABLE`")
+        warn(f"{unknown}. Correct it with `deltactl alter TABLE --set KEY=VALUE`")
     leaves = list(_walk(metadata.data_schema, (), ()))
     is_wanted = _property_filter(properties, leaves)
     always = {tuple(path) for path in clustering}

@@ -184,7 +184,8 @@ def test_a_property_that_is_ignored_is_not_shown_as_used(
     shown = settings("t", "--command", "optimize")
     assert (shown["target-size"].origin, shown["codec"].origin) == ("default", "default")
     said = {
-        key: f"the table property {key} is ignored: {reason}. Correct it with `deltactl alter t`"
+        key: f"the table property {key} is ignored: {reason}. Correct it with "
+        "`deltactl alter t --set KEY=VALUE`"
         for key, reason in {
             "delta.targetFileSize": "'1 MBytes' is not a size",
             "delta.parquet.compression.codec": "deltactl cannot write the codec 'lzo'",

@@ -193,5 +193,6 @@ def _ensure_statistics(
         raise SafetyError(
             f"{what} has no statistics, so queries cannot use it to skip files",
             hint=(f"Add it to {STATS_COLUMNS_KEY}" if is_named else f"Raise {INDEXED_COLUMNS_KEY}")
-            + " with `deltactl alter TABLE`. Then run `deltactl check TABLE --fix stats`.",
+            + " with `deltactl alter TABLE --set KEY=VALUE`. Then run `deltactl check TABLE --fix "
+            "stats`.",
         )
