@@ -28,7 +28,11 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.operations.checkpoint.doubts import ensure_matches_checksum, ensure_undoubted
+from deltactl.operations.checkpoint.doubts import (
+    describe_doubts,
+    ensure_matches_checksum,
+    ensure_undoubted,
+)
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -229,14 +233,17 @@ class _Job:
         self._ensure_undoubted()
         return found.first, found.last
 
-    def _ensure_undoubted(self) -> None:
+    def _ensure_undoubted(self, *, cleanup: bool = False) -> None:
         """Refuse a commit that was read and may be damaged, unless a person says it is right."""
         doubtful = frozenset(self._doubts.found)
         if doubtful <= self._accepted:
             return
         if self._confirm_doubt is None:
-            ensure_undoubted(self._doubts)
-        elif not self._confirm_doubt(f"{self._doubts.first}. Is the commit right?"):
+            ensure_undoubted(self._doubts, cleanup=cleanup)
+        elif not self._confirm_doubt(
+            f"{describe_doubts(self._doubts)}. "
+            + ("Is the commit right?" if len(doubtful) == 1 else "Are all these commits right?")
+        ):
             raise SafetyError("not confirmed: nothing was written or deleted")
         self._accepted = doubtful
 
@@ -315,7 +322,7 @@ class _Job:
             return
         own = planned if is_planned else None
         problem = find_base_problem(self._log, base, own, [self._doubts])
-        self._ensure_undoubted()
+        self._ensure_undoubted(cleanup=True)
         if not (is_planned and found):  # another checkpoint of the version was not compared
             self._compared = files
         if problem is not None:

@@ -113,7 +113,7 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
     facts.waiting_log_files = 0 if old_by_clock == old else _count_waiting(subject)
     if plan is None or number < _MIN_LOG_FILES:
         return []
-    ensure_undoubted(subject.doubts)
+    ensure_undoubted(subject.doubts, cleanup=True)
     files = format_count(number, "log file")
     return [
         subject.action(

@@ -7,17 +7,22 @@ If an added file is lost, the removed ones have its rows, and a restore brings t
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import StorageError, UsageError
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.lifetimes import Lifetimes
-from deltactl.log.physical_names import locate_or_keep
-from deltactl.operations.missing_files import find_missing
+from deltactl.log.physical_names import locate, locate_or_keep
+from deltactl.operations.missing_files import Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.spellings import distinct_names
 from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+_NONE: Final = pa.chunked_array([], pa.string())
 
 
 def find_missing_adds(
@@ -30,10 +35,11 @@ def find_missing_adds(
     """Return names of live files and their vectors that do not exist, also outside the root.
 
     They are among those that commits added since the first commit that removed one of the
-    ``removable`` names. Names that are ``listed`` exist.
+    ``removable`` names. Names that are ``listed`` exist. Warn of files outside the root that cannot
+    be looked up.
 
     Raises:
-        DeltactlError: it cannot be found out.
+        DeltactlError: it cannot be found out of a file below the root.
     """
     events = scan.events
     removes = events.filter(pc.invert(events["is_add"]))
@@ -42,16 +48,32 @@ def find_missing_adds(
     hit = pc.or_(hit, pc.is_in(vectors, value_set=removable, skip_nulls=True))
     first = pc.min(removes["version"].filter(hit)).as_py()
     if first is None:
-        return pa.chunked_array([], pa.string())
+        return _NONE
     later = events.filter(pc.greater_equal(events["version"], first))
     lifetimes = Lifetimes.of(replace(scan, first=first, events=later), first)
     live = lifetimes.files.filter(pa.array(lifetimes.died > lifetimes.last))
-    names = locate_or_keep(store, distinct_names(live["path"], live["vector_file"].drop_null()))
+    logged = distinct_names(live["path"], live["vector_file"].drop_null())
+    located = locate(store, logged)
+    names = located.drop_null()
     if listed is not None:
         names = names.filter(pc.invert(pc.is_in(names, value_set=listed)))
-    rows = len(names)
-    files = pa.table(
-        {"path": names, "size_bytes": pa.nulls(rows, pa.int64()), "deletion_vector": pa.nulls(rows)}
-    )
-    missing = find_missing(store, [files], context, everywhere=True)
+    missing = find_missing(store, [_unsized(names)], context, _NONE)
+    outside = logged.filter(pc.is_null(located))
+    if len(outside):
+        missing += _find_outside(store, outside, context)
     return pa.chunked_array([[it.path for it in missing]], pa.string())
+
+
+def _find_outside(store: Store, names: pa.ChunkedArray, context: RunContext) -> tuple[Missing, ...]:
+    """Look for files outside the root; warn if this user cannot, such as in another account."""
+    try:
+        return find_missing(store, [_unsized(names)], context, everywhere=True)
+    except (StorageError, UsageError) as error:
+        files = format_count(len(names), "live file")
+        context.warn(f"{files} outside the table directory could not be looked up: {error.message}")
+        return ()
+
+
+def _unsized(names: pa.ChunkedArray) -> pa.Table:
+    nulls = pa.nulls(len(names), pa.int64())
+    return pa.table({"path": names, "size_bytes": nulls, "deletion_vector": nulls})

@@ -102,6 +102,18 @@ def test_a_person_may_say_that_the_commit_is_right() -> None:
     assert DeltaLog(builder.store, fail).snapshot().segment.checkpoint_version == 5
 
 
+def test_a_person_hears_of_all_doubtful_commits() -> None:
+    builder = doubtful()
+    edit_commit(builder, 5, lambda it: None if "add" in it else claim(it))
+    (question,) = confirm_checkpoint(builder, answer=True)
+    assert "(and 1 later commit). Are all these commits right?" in question
+
+
+def claim(action: dict[str, Any]) -> dict[str, Any]:
+    """Return a ``commitInfo`` with metrics."""
+    return {"commitInfo": action["commitInfo"] | {"operationMetrics": {"numAddedFiles": "1"}}}
+
+
 def test_a_doubtful_commit_before_the_last_checkpoint_stops_no_checkpoint() -> None:
     builder = doubtful()
     confirm_checkpoint(builder, answer=True)
@@ -117,8 +129,9 @@ def test_a_cleanup_keeps_a_doubtful_commit_that_a_checkpoint_confirmed() -> None
     for version, days in enumerate((90, 89, 88, 87, 86, 85, 1)):
         memory_of(builder).set_modified(commit_path(version), NOW_MS - days * DAY_MS)
     before = memory_of(builder).contents()
-    with pytest.raises(SafetyError, match=LOST):
+    with pytest.raises(SafetyError, match=LOST) as caught:
         checkpoint(builder.store, cleanup_only=True)
+    assert "`deltactl checkpoint TABLE --cleanup-only` on a terminal" in str(caught.value.hint)
     assert memory_of(builder).contents() == before
 
 
@@ -148,6 +161,20 @@ def test_a_checksum_file_that_is_no_checksum_says_nothing() -> None:
     table = Table("x", store=builder.store, warn=said.append)
     assert table.checkpoint().written is not None
     assert ["is not a version checksum" in text for text in said] == [True]
+
+
+def test_a_checksum_file_with_other_actions_stops_nothing() -> None:
+    """Writers fill in these members in several ways; files, bytes and schema are as in the log."""
+    builder, said = fill(new_table()), list[str]()
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    assert name is not None
+    node = json.loads(builder.store.read(name))
+    node["protocol"] |= {"readerFeatures": [], "writerFeatures": []}
+    node["setTransactions"] = [{"appId": "a", "version": 1}]
+    builder.store.put(name, json.dumps(node).encode())
+    assert Table("x", store=builder.store, warn=said.append).checkpoint().written is not None
+    assert any("setTransactions differs from the log" in text for text in said)
 
 
 def test_the_way_out_if_the_checksum_file_is_wrong() -> None:

@@ -144,6 +144,22 @@ def test_the_lost_file_is_elsewhere(tmp_path: Path, mode: Mode) -> None:
 
 
 @modes
+def test_files_elsewhere_that_cannot_be_looked_up(tmp_path: Path, mode: Mode) -> None:
+    """Perhaps this user may not, as in another account. Then they do not count as lost."""
+    builder, said = TableBuilder(tmp_path / "t", COLUMNS), list[str]()
+    (old,) = builder.append([{"id": 1}])
+    add = builder.write_file([{"id": 1}])
+    (tmp_path / "loop").symlink_to("loop")
+    add["add"]["path"] = f"file://{tmp_path}/loop/a.parquet"
+    builder.commit(builder.remove_action(old), add, operation="CLONE")
+    age(tmp_path / "t")
+    options = VacuumOptions(mode=mode, retain_ms=0, force_retention=True)
+    report = run_on(LocalStore(str(tmp_path / "t")), vacuum_table, options, warn=said.append)
+    assert report.files_removed == 1
+    assert any("1 live file outside the table directory could not be" in text for text in said)
+
+
+@modes
 def test_the_lost_file_is_behind_a_link(tmp_path: Path, mode: Mode) -> None:
     """An UPDATE moved a row to a partition whose directory is a link."""
     root = tmp_path / "t"
