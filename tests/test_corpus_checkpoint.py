@@ -17,7 +17,6 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
 from deltactl.storage.local.store import LocalStore
 from tests.conftest import CORPUS
-from tests.support.table_builder import LOG
 from tests.test_corpus import _ENTRIES, _SOUND, _accepted, _copy, _row_checksum, canonical
 
 __all__ = ["canonical"]
@@ -25,8 +24,6 @@ __all__ = ["canonical"]
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]
 
 _MANY_ROWS = 100_000
-# The checksum file is made up: it counts files that the log does not have.
-_WRONG_CHECKSUMS = frozenset({"kernelrs__crc-full"})
 _KINDS: list[dict[str, Any]] = [
     {"kind": "classic"},
     {"kind": "classic", "compat": "spark"},
@@ -42,8 +39,6 @@ def _checkpoints(name: str, target: Path) -> dict[str, Path]:
         label = "-".join(map(str, options.values()))
         table = _copy(name, target / f"{number}")
         version = table.snapshot().version
-        if name in _WRONG_CHECKSUMS:
-            (target / f"{number}" / LOG / f"{version:020d}.crc").unlink()
         try:
             report = table.checkpoint(CheckpointOptions(**options))
         except UnsupportedFeatureError:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltactl.errors import SafetyError, StorageError, Warn
-from deltactl.log.audit.audited_snapshot import audit_files
+from deltactl.errors import SafetyError
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.units import format_count
 
-# Members that writers fill in several ways; a commit that lost these actions lost others, too.
-_UNRELATED: Final = frozenset(("protocol", "domainMetadata", "setTransactions", "histogram"))
+# Writers fill in the others in several ways; a commit that lost those actions lost others, too.
+_DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
 
 
 def ensure_undoubted(doubts: CommitDoubts, *, cleanup: bool = False) -> None:
@@ -38,30 +37,16 @@ def describe_doubts(doubts: CommitDoubts) -> str:
     return f"{doubts.first}" + (f" (and {format_count(others, 'later commit')})" if others else "")
 
 
-def ensure_matches_checksum(log: DeltaLog, snapshot: Snapshot, warn: Warn) -> None:
-    """Refuse a version that differs from its checksum file, or whose checkpoint is wrong.
+def find_contradiction(log: DeltaLog, version: int, loaded: Snapshot | None) -> str | None:
+    """Return how the checksum file of a version differs from its files or schema, or ``None``.
+
+    ``loaded`` is the version if it was loaded.
 
     Raises:
-        SafetyError: it does.
+        StorageError: the store failed.
     """
-    name = log.checksum_file(snapshot.version)
-    if snapshot.version not in log.listed.checksums:
-        audit_files(snapshot)
-        return
-    facts = snapshot.num_files, snapshot.size_bytes  # this audits the files too
-    try:
-        found = find_disagreements(log.store, snapshot, *facts) or {}
-    except StorageError as error:
-        warn(f"version {snapshot.version} was not compared with {name}: {error.message}")
-        return
-    wrong = [text for member, text in found.items() if member not in {*_UNRELATED, name}]
-    if wrong:
-        raise SafetyError(
-            f"the checksum file of version {snapshot.version} of {log.uri} differs from the log, "
-            f"so a commit may be damaged: {'; '.join(wrong)}",
-            hint="Run `deltactl check TABLE` for details. If the log lost actions, restore its "
-            "files from a backup. If the checksum file is wrong, run `deltactl checkpoint TABLE "
-            "--repair`, which deletes it, then rerun.",
-        )
-    for text in found.values():  # by its name: the file is not valid, and says nothing
-        warn(text)
+    if version not in log.listed.checksums:
+        return None
+    snapshot = loaded or log.snapshot(version)
+    found = find_disagreements(log.store, snapshot, snapshot.num_files, snapshot.size_bytes) or {}
+    return "; ".join(found[member] for member in _DECISIVE if member in found) or None

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.errors import ObjectNotFoundError, SafetyError
+from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.lazy import cached_property
 from deltactl.log.audit.audited_snapshot import (
+    audit_files,
     ensure_matches_commits,
     load_audited,
 )
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
-from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -30,8 +31,8 @@ from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_co
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.doubts import (
     describe_doubts,
-    ensure_matches_checksum,
     ensure_undoubted,
+    find_contradiction,
 )
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
@@ -101,8 +102,8 @@ def checkpoint_table(
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
             confirmed, or the checkpoint to announce, or that would remain as the oldest, differs
-            from older files of the log, or the ``.crc`` file of the version differs from it, or a
-            commit may be damaged: nothing was written.
+            from older files of the log, or the latter from its ``.crc`` file, or a commit may be
+            damaged: nothing was written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
@@ -216,7 +217,7 @@ class _Job:
         plan = plan_checkpoint(self._log, snapshot, self._options)
         if not plan.is_empty:  # the new one keeps what the log has
             self._ensure_undoubted()
-            ensure_matches_checksum(self._log, snapshot, self._context.warn)
+            audit_files(snapshot)
         if plan.to_announce is not None:  # most readers read only what is announced
             ensure_matches_commits(self._log.without_warnings(), plan.to_announce.version)
         return plan
@@ -254,18 +255,27 @@ class _Job:
         return written
 
     def announce(self, report: CheckpointReport, written: WrittenCheckpoint) -> CheckpointReport:
-        """Write ``_last_checkpoint``, and the version's checksum file if the table has such."""
+        """Write ``_last_checkpoint``, and check or write the version's checksum file."""
         moved = move_hint(self._log.store, written.hint)
-        return replace(report, hint_moved=moved, checksum=self._write_checksum(written))
+        return replace(report, hint_moved=moved, checksum=self._handle_checksum(written))
 
-    def _write_checksum(self, written: WrittenCheckpoint) -> str | None:
-        checksums = self._log.listed.checksums
-        if not checksums or self.snapshot.version in checksums:
+    def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
+        """Compare with the version's checksum file; write one if the table has such files."""
+        facts = written.num_adds, written.add_bytes
+        try:
+            found = find_disagreements(self._log.store, self.snapshot, *facts)
+        except StorageError as error:
+            self._context.warn(
+                f"the checkpoint was not compared with the checksum file of version "
+                f"{self.snapshot.version}: {error.message}"
+            )
+            return None
+        for disagreement in (found or {}).values():
+            self._context.warn(disagreement)
+        if found is not None or not self._log.listed.checksums:
             return None
         try:
-            return write_checksum(
-                self._log.store, self.snapshot, written.num_adds, written.add_bytes
-            )
+            return write_checksum(self._log.store, self.snapshot, *facts)
         except ObjectNotFoundError as error:  # another run's cleanup deleted the commit
             self._context.warn(
                 f"the checksum file of version {self.snapshot.version} was not written: "
@@ -325,6 +335,8 @@ class _Job:
         self._ensure_undoubted(cleanup=True)
         if not (is_planned and found):  # another checkpoint of the version was not compared
             self._compared = files
+        if problem is None:
+            problem = find_contradiction(self._log, base, own)
         if problem is not None:
             raise SafetyError(
                 f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "

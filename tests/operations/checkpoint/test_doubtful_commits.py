@@ -19,9 +19,10 @@ from deltactl.table import Table
 from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, fail, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.damage import edit_commit
-from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 COLUMNS = (Column("id"), Column("p", "string"))
+TXN = {"appId": "a", "version": 1}
 LOST = "4.json may be damaged: it has 0 of the 1 remove action that its operationMetrics count"
 
 
@@ -125,9 +126,7 @@ def test_a_cleanup_keeps_a_doubtful_commit_that_a_checkpoint_confirmed() -> None
     """Another writer wrote the checkpoint. It agrees with the commits, which lack an action."""
     builder = doubtful()
     confirm_checkpoint(builder, answer=True)
-    builder.append([{"id": 6, "p": None}])
-    for version, days in enumerate((90, 89, 88, 87, 86, 85, 1)):
-        memory_of(builder).set_modified(commit_path(version), NOW_MS - days * DAY_MS)
+    age_all_but_the_newest(builder)
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=LOST) as caught:
         checkpoint(builder.store, cleanup_only=True)
@@ -145,47 +144,41 @@ def test_a_checkpoint_after_a_commit_is_omitted_with_a_warning() -> None:
     assert [f"{LOST}" in text and "Run `deltactl check" in text for text in said] == [True, True]
 
 
-@pytest.mark.parametrize("command", ["checkpoint", "cleanup"])
-def test_a_checksum_file_that_contradicts_the_log(command: str) -> None:
-    builder = contradicted()
+def age_all_but_the_newest(builder: TableBuilder) -> None:
+    builder.append([{"id": 6, "p": None}])
+    for version, days in enumerate((90, 89, 88, 87, 86, 85, 1)):
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - days * DAY_MS)
+
+
+def test_a_cleanup_keeps_what_a_checksum_file_contradicts() -> None:
+    """The checkpoint itself is written: it deletes nothing, and readers read the same without."""
+    builder, said = contradicted(), list[str]()
+    table = Table("x", store=builder.store, warn=said.append)
+    assert table.checkpoint().written is not None
+    assert any("5.crc: numFiles is 4, but the log has 5" in text for text in said)
+    age_all_but_the_newest(builder)
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=r"5.crc: numFiles is 4, but the log has 5") as caught:
-        checkpoint(builder.store, cleanup=command == "cleanup")
+        checkpoint(builder.store, cleanup_only=True)
     assert "`deltactl checkpoint TABLE --repair`" in str(caught.value.hint)
     assert memory_of(builder).contents() == before
 
 
-def test_a_checksum_file_that_is_no_checksum_says_nothing() -> None:
-    builder, said = contradicted(), list[str]()
-    builder.store.put(f"{LOG}/{5:020d}.crc", b"{")
-    table = Table("x", store=builder.store, warn=said.append)
-    assert table.checkpoint().written is not None
-    assert ["is not a version checksum" in text for text in said] == [True]
-
-
-def test_a_checksum_file_with_other_actions_stops_nothing() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}, {"setTransactions": [TXN]}],
+)
+def test_a_checksum_file_with_other_actions_stops_no_cleanup(change: dict[str, Any]) -> None:
     """Writers fill in these members in several ways; files, bytes and schema are as in the log."""
-    builder, said = fill(new_table()), list[str]()
+    builder = fill(new_table())
     snapshot = DeltaLog(builder.store, fail).snapshot()
     name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
     assert name is not None
-    node = json.loads(builder.store.read(name))
-    node["protocol"] |= {"readerFeatures": [], "writerFeatures": []}
-    node["setTransactions"] = [{"appId": "a", "version": 1}]
-    builder.store.put(name, json.dumps(node).encode())
-    assert Table("x", store=builder.store, warn=said.append).checkpoint().written is not None
-    assert any("setTransactions differs from the log" in text for text in said)
-
-
-def test_the_way_out_if_the_checksum_file_is_wrong() -> None:
-    builder = fill(new_table())
-    facts = json.dumps({"numFiles": 9, "tableSizeBytes": 9}).encode()
-    builder.store.put(f"{LOG}/{5:020d}.crc", facts)
-    table = Table("x", store=builder.store, warn=ignore_warning)
-    with pytest.raises(SafetyError, match="numFiles is 9"):
-        table.checkpoint()
-    assert table.repair_checkpoints().all_repaired
-    assert table.checkpoint().written is not None
+    builder.store.put(name, json.dumps(json.loads(builder.store.read(name)) | change).encode())
+    Table("x", store=builder.store, warn=ignore_warning).checkpoint()
+    age_all_but_the_newest(builder)
+    checkpoint(builder.store, cleanup_only=True)
+    assert commit_path(0) not in memory_of(builder).contents()
 
 
 def test_maintain_does_the_rest(tmp_path: Path) -> None:

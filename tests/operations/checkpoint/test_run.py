@@ -599,6 +599,18 @@ def test_a_checksum_file_is_written_where_the_table_has_them() -> None:
     assert found["inCommitTimestampOpt"] == commit["commitInfo"]["inCommitTimestamp"]
 
 
+@pytest.mark.parametrize("change", [{"numFiles": 9}, {"tableSizeBytes": 1}, {"protocol": None}])
+def test_a_checksum_file_that_disagrees_is_reported_and_left(change: dict[str, Any]) -> None:
+    builder = table()
+    wrong = json.dumps(crc_of(builder, 2) | change).encode()
+    builder.store.put(crc_name(2), wrong)
+    said: list[str] = []
+    run_on(builder.store, checkpoint_table, CheckpointOptions(), warn=said.append)
+    assert len(said) == 1
+    assert crc_name(2) in said[0]
+    assert builder.store.read(crc_name(2)) == wrong
+
+
 def test_a_checksum_file_that_agrees_is_not_mentioned() -> None:
     builder = table()
     builder.store.put(crc_name(2), json.dumps(crc_of(builder, 2)).encode())
