@@ -157,7 +157,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l also-keep-for -r
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l max-files -r -d 'Remove at most N files'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l if-needed -r -d 'Run only if there is enough to remove: at least N files (files=N), or files of at least SIZE (size=SIZE). If you give both, one of them is enough'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l ignore-manifests -d 'Also remove files that symlink manifests still list'
-complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l max-orphan-fraction -r -d 'Refuse the run if more than this share of the files in the table directory is in no commit of the log'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l max-orphan-fraction -r -d 'Refuse the run if it would remove more than this share of the files in the table directory although they are in no commit of the log'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l force-retention -d 'Allow --retain to be shorter than the retention of the table. On a file system, trust the clock of this machine, even if the table has no recent commits'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine -d 'Move files to _deltactl/quarantine/ instead of deleting them'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine-for -r -d 'With --quarantine: keep the files in quarantine for at least this time'

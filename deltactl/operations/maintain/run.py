@@ -7,7 +7,7 @@ manifest, vacuum, optimize, checkpoint, log cleanup -> compare what was predicte
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,6 +17,7 @@ from deltactl.clock import Clock
 from deltactl.engine.base import Progress
 from deltactl.errors import (
     DeltactlError,
+    UnsupportedFeatureError,
     UsageError,
     Warn,
     explain_foreign,
@@ -27,7 +28,7 @@ from deltactl.log.writing.commit_base import lost_error
 from deltactl.operations.find_tables import is_table
 from deltactl.operations.leases import Holder, LastRun, hold_lease, write_last_run
 from deltactl.operations.maintain.act import TableWork
-from deltactl.operations.maintain.actions import Action
+from deltactl.operations.maintain.actions import Action, TableFacts
 from deltactl.operations.maintain.observe import (
     RECORD,
     Decision,
@@ -145,7 +146,7 @@ class Maintenance:
             log, observation.facts, observation.policy, self.options, self.spending,
             replace(context, run_id=holder.run_id),
             counts_requests=self.options.jobs == 1,
-            owes_vacuum=any(action.name == "vacuum" for action in (*chosen, *left)),
+            owes_vacuum=_owes_vacuum(observation.facts, (*chosen, *left)),
         )  # fmt: skip
         with lease if self.options.lease else nullcontext():
             work.run(chosen)
@@ -183,6 +184,13 @@ class Maintenance:
             write_last_run(store, RECORD, run)
         except DeltactlError as error:
             warn(f"this run could not be recorded: {error.message}")
+
+
+def _owes_vacuum(facts: TableFacts, actions: Iterable[Action]) -> bool:
+    """Return whether a vacuum may be due; a table feature that forbids it lasts, and does not."""
+    problem = facts.problems.get("vacuum")
+    is_refused = problem is not None and not isinstance(problem, UnsupportedFeatureError)
+    return is_refused or any(action.name == "vacuum" for action in actions)
 
 
 def _settle(chosen: Sequence[Action], work: TableWork) -> tuple[Action, ...]:

@@ -85,8 +85,8 @@ class VacuumOptions:
     )
     max_orphan_fraction: float = safety_option(
         0.5,
-        "Refuse the run if more than this share of the files in the table directory is in no "
-        "commit of the log",
+        "Refuse the run if it would remove more than this share of the files in the table "
+        "directory although they are in no commit of the log",
         least=0,
         most=1,
     )

@@ -457,6 +457,22 @@ def test_the_log_is_kept_if_the_vacuum_was_not_finished(tmp_path: Path) -> None:
     assert not (tmp_path / live[0]).exists()
 
 
+@pytest.mark.usefixtures("trusted_clock")
+def test_the_log_is_kept_if_the_vacuum_is_refused(tmp_path: Path) -> None:
+    """The removed file may have the rows of the lost one, and only the commits name it."""
+    builder, live = _build_expired(tmp_path)
+    for number in range(8):
+        builder.append([{"id": 100 + number, "part": "a"}])
+    age(tmp_path)
+    (tmp_path / live[1]).unlink()
+    chosen = frozenset({"vacuum", "optimize", "checkpoint", "log-cleanup"})
+    table = only(run(tmp_path, only=chosen))
+    assert table.facts.problems["vacuum"].code == "SAFETY"
+    assert {it.name: it.state for it in table.actions}["log-cleanup"] == "left"
+    assert (tmp_path / commit_path(0)).exists()
+    assert (tmp_path / live[0]).exists()
+
+
 @pytest.mark.parametrize("tail", [0, 1])
 def test_a_hint_that_could_not_be_replaced_is_replaced_by_the_next_run(
     tmp_path: Path, tail: int
