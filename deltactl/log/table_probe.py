@@ -11,9 +11,12 @@ from typing import Final
 from deltactl.errors import NotATableError, SafetyError, StorageError
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR, TABLE_MARKERS, parse_log_name
 from deltactl.storage.local.uris import path_to_uri
-from deltactl.storage.names import decode_address
+from deltactl.storage.names import OWN_DIR, decode_address
 from deltactl.storage.store import Store
 from deltactl.suggest import find_nearest
+
+PROGRESS_FILE: Final = f"{OWN_DIR}/clone.json"
+"""Marks an unfinished deep clone."""
 
 _LEVELS_UP = 4  # each costs a request; deeper partitions are rare
 _MOST_BELOW = 10  # directories to look into: each costs a request
@@ -89,6 +92,11 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
         )
     if any(re.match(r"metadata/[^/]*\.metadata\.json$", name) for name in names):
         return "Use a tool for Iceberg: this is an Iceberg table."
+    if store.stat_many([PROGRESS_FILE]) != [None]:
+        return (
+            "Rerun the `deltactl clone` that was to create a table here: this is an unfinished "
+            "deep clone."
+        )
     if any(name.endswith(".parquet") for name in names):
         return (
             f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`. If it was a "

@@ -38,6 +38,7 @@ _TASKS_AT_ONCE: Final = 32
 _FEWEST_TO_LIST: Final = 100_000
 _ROWS_AT_ONCE: Final = 1 << 20
 _SHOWN: Final = 3
+GONE: Final = "it does not exist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ def look_up(store: Store, spec: PresenceSpec, task: PresenceTask) -> PresenceRes
             continue
         if info is None:
             problem = None if name in found else find_path_problem(name)
-            problems[name] = problem or "it does not exist"
+            problems[name] = problem or GONE
         elif size is not None and (
             info.size_bytes < size if task.at_least else info.size_bytes != size
         ):

@@ -10,6 +10,7 @@ from typing import Final
 # Format characters that scripts and emoji need; they do not move other text on the line.
 _JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _ESCAPED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NOT_IN_XML: Final = frozenset({"\ufffe", "\uffff"})
 _DOTS: Final = "..."
 _COMMAND: Final = re.compile("`[^`]*`|^deltactl .*")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -28,7 +29,8 @@ def safe_text(text: str) -> str:
 
 
 def _is_active(char: str) -> bool:
-    return unicodedata.category(char) in _ESCAPED_CATEGORIES and char not in _JOINERS
+    is_escaped = unicodedata.category(char) in _ESCAPED_CATEGORIES or char in _NOT_IN_XML
+    return is_escaped and char not in _JOINERS
 
 
 def _escape(char: str) -> str:

@@ -27,6 +27,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.table_probe import PROGRESS_FILE
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.spellings import fold_names
@@ -35,8 +36,6 @@ from deltactl.storage.names import OWN_DIR, parse_scheme
 from deltactl.storage.store import Store
 
 ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
-
-PROGRESS_FILE: Final = f"{OWN_DIR}/clone.json"
 
 
 def ensure_apart(source: Store, target: Store) -> None:

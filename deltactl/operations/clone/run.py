@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.table_probe import ensure_no_table_above
+from deltactl.log.table_probe import PROGRESS_FILE, ensure_no_table_above
 from deltactl.log.writing.actions import Actions, with_data_change
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
@@ -23,7 +23,6 @@ from deltactl.operations.clone.commits import clone_txn, describe_clone, find_pa
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import (
     ELSEWHERE,
-    PROGRESS_FILE,
     CloneProgress,
     ensure_apart,
     ensure_distinct_names,

@@ -265,8 +265,9 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
         raise SafetyError(
             f"{where} is a clone of version {txn.version} of {source.store.uri}, but this run "
             f"would clone the older version {source.version}",
-            hint="Check whether the source was restored from a backup. Add "
-            f"{option('full', True)} to set the clone to the older version.",
+            hint="Check whether the source lost commits: then the clone may have the only copy of "
+            f"their rows. Clone it to another directory first. Add {option('full', True)} to set "
+            "it to the older version, which removes its newer rows.",
         )
 
 

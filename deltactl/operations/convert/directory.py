@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
-from deltactl.log.table_probe import find_inner_table, is_from_a_log, is_in_log
+from deltactl.log.table_probe import PROGRESS_FILE, find_inner_table, is_from_a_log, is_in_log
 from deltactl.protocol.vacuum_names import CHANGE_DATA_DIR
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import OWN_DIR, decode_address
@@ -184,6 +184,12 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
                 hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
             )
         directory, _, last = name.rpartition("/")
+        if name == PROGRESS_FILE:
+            raise SafetyError(
+                f"{where} is an unfinished deep clone, as {name!r} shows: files are missing",
+                hint="Rerun the `deltactl clone` that was to create a table here. Or, to convert "
+                f"only the files that were copied, delete {name!r} and rerun.",
+            )
         if _shows_a_table(name):
             moved = first if first in (OWN_DIR, CHANGE_DATA_DIR) else directory or name
             raise SafetyError(

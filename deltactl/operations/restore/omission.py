@@ -18,7 +18,7 @@ from deltactl.operations.lost_files import (
     find_lost,
     refuse_loss_of_all,
 )
-from deltactl.operations.missing_files import Missing, list_missing, needs_missing
+from deltactl.operations.missing_files import GONE, Missing, list_missing, needs_missing
 from deltactl.operations.restore.plan import RestorePlan, Versions
 from deltactl.operations.restore.vacuums import find_whole_version
 from deltactl.operations.run_context import RunContext
@@ -67,7 +67,8 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
     ways, why = list_undos(past), ""
     if not ways:  # else it would be refused to omit the files
         ways.append("copy the missing files back from a backup")
-        if pc.any(pc.is_in(plan.removed["path"], value_set=pa.array(paths, pa.string()))).as_py():
+        gone = pa.array([it.path for it in plan.missing if it.problem == GONE], pa.string())
+        if pc.any(pc.is_in(plan.removed["path"], value_set=gone)).as_py():
             ways.append(
                 f"run `deltactl check {shlex.quote(log.uri)} --fix missing-files`, which keeps the "
                 "latest version, without the files that do not exist"

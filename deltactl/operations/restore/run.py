@@ -197,17 +197,18 @@ def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunConte
 
 
 def _warn_of_features(plan: RestorePlan, current: Snapshot, context: RunContext) -> None:
-    """Warn of reader features that the restore adds: another restore does not remove them."""
+    """Warn of features that the restore adds: another restore does not remove them."""
     if plan.state is None:
         return
     added = list_features(plan.state.protocol) - list_features(current.protocol)
-    names = sorted(name for name in added if REGISTRY[name].reader)
-    if names:
-        context.warn(
-            f"the restore adds {', '.join(names)}, as in version {plan.target_version}: engines "
-            "without it can no longer read the table, and another restore does not remove it, but "
-            "`deltactl alter TABLE --drop-feature` does"
-        )
+    readers = {name for name in added if REGISTRY[name].reader}
+    for names, what in ((readers, "read"), (added - readers, "write to")):
+        if names:
+            context.warn(
+                f"the restore adds {', '.join(sorted(names))}, as in version "
+                f"{plan.target_version}: engines without it can no longer {what} the table, and "
+                "another restore does not remove it, but `deltactl alter TABLE --drop-feature` does"
+            )
 
 
 def _commit(

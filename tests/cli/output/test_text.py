@@ -22,6 +22,7 @@ any_text = st.text(st.characters(codec=None))  # lone surrogates included
         ("evil\u202egnp.exe\u2066", "evil\\u202egnp.exe\\u2066"),
         ("a\u2028b\ufeff\U000e0041", "a\\u2028b\\ufeff\\U000e0041"),
         ("\udc80", "\\udc80"),
+        ("\ufffe\uffff", "\\ufffe\\uffff"),  # not allowed in XML
         ("C:\\new", "C:\\new"),
     ],
 )

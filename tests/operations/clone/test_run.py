@@ -22,6 +22,7 @@ from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
     LeaseHeldError,
+    NotATableError,
     SafetyError,
     StorageError,
     UnreachableError,
@@ -595,6 +596,9 @@ def test_a_rerun_copies_what_is_missing_or_broken() -> None:
     table_id = bodies(builder.store, 0, "metaData")[0]["id"]
     record = {"source": builder.store.uri, "table_id": table_id, "version": 1}
     target.put("_deltactl/clone.json", json.dumps(record).encode())
+    with pytest.raises(NotATableError) as unfinished:
+        DeltaLog(target, pytest.fail).snapshot()
+    assert str(unfinished.value.hint).startswith("Rerun the `deltactl clone`")
     report = clone(builder.store, target)
     assert (report.files_copied, report.files_kept) == (2, 1)
     assert names(target) == whole.keys()

@@ -387,6 +387,7 @@ def test_remains_of_a_log_are_not_built_upon(tmp_path: Path) -> None:
         ("metadata/version-hint.text", UnsupportedFeatureError, "Iceberg"),
         (".hoodie/hoodie.properties", UnsupportedFeatureError, "Hudi"),
         ("_deltactl/vacuum/1/run.json", SafetyError, "shows that it was a Delta table"),
+        ("_deltactl/clone.json", SafetyError, "is an unfinished deep clone"),
         ("_change_data/cdc-1.parquet", SafetyError, "shows that it was a Delta table"),
         (f"_delta_log.bak/{0:020d}.json", SafetyError, "shows that it was a Delta table"),
         (f"old/log/{7:020d}.checkpoint.parquet", SafetyError, "shows that it was a Delta table"),

@@ -361,6 +361,31 @@ def test_a_reader_feature_that_comes_back_is_told() -> None:
     assert "the restore adds deletionVectors, as in version 1: engines without" in warnings[0]
 
 
+def test_a_writer_feature_that_comes_back_is_told() -> None:
+    builder = with_vectors()
+    builder.commit(builder.protocol_action(["deletionVectors", "changeDataFeed"]))
+    builder.commit(builder.protocol_action(["deletionVectors"]))
+    warnings: list[str] = []
+    restore(builder.store, 5, warnings)
+    assert "adds changeDataFeed, as in version 5: engines without it can no longer write" in str(
+        warnings
+    )
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_fix_of_missing_files_is_named_only_for_files_that_are_gone(is_gone: bool) -> None:
+    """It leaves a file of another size, such as half a copy."""
+    builder = with_vectors()
+    ((path, _),) = keys(builder.store, 1)
+    if is_gone:
+        builder.store.delete_many([path])
+    else:
+        builder.store.put(path, b"")
+    with pytest.raises(SafetyError) as caught:
+        restore(builder.store, 1)
+    assert ("--fix missing-files" in str(caught.value.hint)) == is_gone
+
+
 def test_a_vacuum_that_ended_is_not_told() -> None:
     builder = with_vectors()
     builder.commit(operation="VACUUM START")
