@@ -22,12 +22,14 @@ def ensure_undoubted(doubts: CommitDoubts, *, cleanup: bool = False) -> None:
         SafetyError: there is such a commit.
     """
     if doubts.first is not None:
-        command = f"checkpoint TABLE{' --cleanup-only' if cleanup else ''}"
+        command = "`deltactl checkpoint TABLE`"
+        if cleanup:
+            command = "`deltactl checkpoint TABLE --cleanup-only`"
         raise SafetyError(
             f"{describe_doubts(doubts)}. A checkpoint would keep the damage, and a log cleanup "
             "would delete the files that show it",
             hint="Run `deltactl check TABLE` for details, and restore the commit from a backup. If "
-            f"the commit is right, run `deltactl {command}` on a terminal, which asks.",
+            f"the commit is right, run {command} on a terminal, which asks.",
         )
 
 
