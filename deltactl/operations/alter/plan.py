@@ -61,9 +61,9 @@ _CONSTRAINT: Final = "delta.constraints."
 _CDF: Final = "delta.enableChangeDataFeed"
 _FILES: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
+_STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 _MODE: Final = "delta.columnMapping.mode"
 _VECTORS: Final = "delta.enableDeletionVectors"
-_STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 
 
 def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str, warn: Warn) -> AlterPlan:

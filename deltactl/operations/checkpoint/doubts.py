@@ -11,7 +11,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.units import format_count
 
-# Writers fill in the others in several ways; a commit that lost those actions lost others, too.
+# Writers fill in the other members in different ways, so a difference there shows no damage.
 _DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
 
 

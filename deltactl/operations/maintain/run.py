@@ -187,7 +187,7 @@ class Maintenance:
 
 
 def _owes_vacuum(facts: TableFacts, actions: Iterable[Action]) -> bool:
-    """Return whether a vacuum may be due; a table feature that forbids it lasts, and does not."""
+    """Return whether a vacuum may be due. One that a table feature forbids does not count."""
     problem = facts.problems.get("vacuum")
     is_refused = problem is not None and not isinstance(problem, UnsupportedFeatureError)
     return is_refused or any(action.name == "vacuum" for action in actions)
