@@ -177,7 +177,7 @@ def ensure_unchanged(
     reason = _find_reason(log, current, past.version)
     if reason is None:
         return
-    then = _load(log, past.version)
+    then = load_version(log, past.version)
     if then is not None and _is_as_cloned(current, then):
         return
     reason = _find_reason(log, current, past.version, then) or reason
@@ -231,7 +231,8 @@ class _DataChanges(Visitor):
             self.found |= bool(pc.any(files["data_change"]).as_py())
 
 
-def _load(log: DeltaLog, version: int) -> Snapshot | None:
+def load_version(log: DeltaLog, version: int) -> Snapshot | None:
+    """Return a version; ``None`` if it cannot be read, as after a log cleanup."""
     with suppress(TableError):
         return log.snapshot(version)
     return None

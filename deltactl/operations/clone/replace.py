@@ -25,7 +25,7 @@ from deltactl.operations.clone.shallow import (
     warn_of_limits,
     with_clone_note,
 )
-from deltactl.operations.clone.sync import Update, compare, ensure_may_remove, ensure_may_write
+from deltactl.operations.clone.update import Update, compare, ensure_may_remove, ensure_may_write
 from deltactl.operations.missing_files import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option

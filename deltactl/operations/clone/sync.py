@@ -7,10 +7,8 @@ files again whose statistics or row ids are other ones in the source.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
@@ -21,89 +19,35 @@ from deltactl.log.find_files import find_files
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
-from deltactl.log.writing.commit_info import Description
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import (
     APP_ID,
     PastClone,
     app_id,
-    clone_txn,
     describe_clone,
     ensure_same_history,
     ensure_unchanged,
     find_past_clone,
+    load_version,
 )
-from deltactl.operations.clone.live_files import compare_live
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_distinct_names, exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.tasks import Copied, CopySpec, check_copies, copy_all, with_times
-from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.restored_state import (
-    RestoreCommit,
-    RestoredState,
-    is_same_state,
-    restored_state,
+from deltactl.operations.clone.update import (
+    Update,
+    compare,
+    ensure_may_remove,
+    names_of,
 )
+from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.option_names import option
-from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
-from deltactl.units import DAY_MS, format_count
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What a sync or a replacement adds and removes, and the new state of the target.
-
-    ``again`` are live files of the target to add again, with other statistics or row ids.
-    """
-
-    current: Snapshot
-    plan: ClonePlan
-    added: pa.Table = field(repr=False)
-    again: pa.Table = field(repr=False)
-    removed: pa.Table = field(repr=False)
-    state: RestoredState = field(repr=False)
-    is_empty: bool
-
-    @property
-    def files_added(self) -> int:
-        """Return the number of files that the commit adds."""
-        return int(self.added.num_rows + self.again.num_rows)
-
-    def report(self, target: Store, context: RunContext, *, dry_run: bool) -> CloneReport:
-        """Return the report of the plan."""
-        return CloneReport(
-            self.plan,
-            target.uri,
-            context.engine.name,
-            context.engine.reason,
-            self.current.version,
-            dry_run=dry_run,
-            is_done=self.is_empty,
-            files_added=self.files_added,
-            files_removed=self.removed.num_rows,
-            bytes_removed=sum_sizes(self.removed),
-        )
-
-    def draft(self, description: Description, context: RunContext, done: str) -> RestoreCommit:
-        """Return the commit; ``done`` is what messages call it."""
-        return RestoreCommit(
-            description=description,
-            read_version=self.current.version,
-            ensure=ensure_may_write,
-            added=_without_versions(self.added),
-            removed=self.removed,
-            again=self.again,
-            state=self.state,
-            txn=clone_txn(self.plan, context.clock.now_ms()),
-            done=done,
-        )
+from deltactl.units import DAY_MS
 
 
 def sync_clone(
@@ -143,6 +87,7 @@ def sync_clone(
     with exclusive(target, context):
         ensure_distinct_names(target, plan.copies["target"], target_log.commit_file(before))
         with noticing_loss(source_log, snapshot):
+            check_copies(source, update.moved, spec, context)
             copied = copy_all(source, target, plan.copies, spec, context)
         if not update.is_empty:
             update = _with_times(update, copied, full=options.full)
@@ -202,15 +147,17 @@ def _plan(
         ensure_unchanged(target, current, past, snapshot)
         ensure_same_history(source, past, target.uri)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
-    update = compare(current, snapshot, plan, past, full=options.full)
+    is_moved = past is not None and past.version != current.version
+    then = load_version(target, past.version) if past is not None and is_moved else None
+    update = compare(current, snapshot, plan, past, then, full=options.full)
     if update.is_empty and not options.full and _has_lost(current, plan):
-        update = compare(current, snapshot, plan, None, full=False)
+        update = compare(current, snapshot, plan, None, then, full=False)
     return snapshot, replace(update, is_empty=update.is_empty and not options.full), options
 
 
 def _has_lost(current: Snapshot, plan: ClonePlan) -> bool:
     """Return whether files are missing that only the clone has, as after an optimize of it."""
-    names = pc.unique(_names(current.files))
+    names = pc.unique(names_of(current.files))
     own = names.filter(pc.invert(pc.is_in(names, value_set=plan.copies["target"])))
     found, _ = find_files(current.store, own.to_pylist())
     return None in found.values()
@@ -269,103 +216,3 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
             f"their rows. Clone it to another directory first. Add {option('full', True)} to set "
             "it to the older version, which removes its newer rows.",
         )
-
-
-def compare(
-    current: Snapshot, source: Snapshot, plan: ClonePlan, past: PastClone | None, *, full: bool
-) -> Update:
-    """Return the differences; unless ``full``, a clone of the same version is not compared."""
-    state = _state(current, source, plan)
-    same = is_same_state(state, current)
-    is_known = past is not None and past.source_version == plan.version
-    if same and is_known and not full:
-        # An optimize of the clone may have moved rows: they are still the rows of the source.
-        empty = plan.files.slice(0, 0)
-        plan = replace(plan, copies=_copies_for(plan, current, empty))
-        return Update(current, plan, empty, empty, empty, state, is_empty=True)
-    theirs, ours = sized_file_keys(plan.files), sized_file_keys(current.files)
-    places = pc.index_in(theirs, value_set=ours)
-    files, is_other = compare_live(plan.files, current.files, places, state)
-    added, again = files.filter(pc.is_null(places)), files.filter(is_other)
-    if not full:
-        _ensure_not_replaced(current, added)
-    removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
-    # A commit must not add and remove a file of the same path and vector.
-    same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
-    removed = removed.filter(pc.invert(same_files))
-    plan = replace(plan, files=files, copies=_copies_for(plan, current, added))
-    has_changes = added.num_rows or again.num_rows or removed.num_rows
-    is_empty = same and is_known and not has_changes
-    return Update(current, plan, added, again, removed, state, is_empty)
-
-
-def _ensure_not_replaced(current: Snapshot, added: pa.Table) -> None:
-    """Refuse to replace files that versions of the clone need by files of the same names.
-
-    Raises:
-        SafetyError: there is such a file.
-    """
-    columns = ("path", "size_bytes")
-    for batch in chain(current.file_batches(columns), current.tombstone_batches(columns)):
-        sizes = batch["size_bytes"].take(pc.index_in(added["path"], value_set=batch["path"]))
-        is_other = pc.fill_null(pc.not_equal(sizes, added["size_bytes"]), False)
-        if len(names := added["path"].filter(is_other)):
-            raise SafetyError(
-                f"{current.store.uri} has other files with the names of "
-                f"{format_count(len(names), 'new file')} of the source, such as "
-                f"{names[0].as_py()!r}. Versions of the clone need them",
-                hint="Choose an empty directory for a new clone. To replace these files, also in "
-                f"earlier versions of the clone, add {option('full', True)}.",
-            )
-
-
-def _copies_for(plan: ClonePlan, current: Snapshot, added: pa.Table) -> pa.Table:
-    """Return the copies of new files, and of those that the clone has, with their times."""
-    copies = plan.copies
-    places = pc.index_in(copies["target"], value_set=current.files["path"])
-    known = current.files["modification_time_ms"].take(places)
-    is_kept = pc.is_in(copies["target"], value_set=_names(current.files))
-    # A new deletion vector does not change the file.
-    is_other = pc.not_equal(current.files["size_bytes"].take(places), copies["size_bytes"])
-    known = pc.if_else(pc.fill_null(is_other, False), None, known)
-    is_wanted = pc.or_(is_kept, pc.is_in(copies["target"], value_set=_names(added)))
-    position = copies.schema.get_field_index("modified_ms")
-    return copies.set_column(position, "modified_ms", known).filter(is_wanted)
-
-
-def _names(files: pa.Table) -> pa.ChunkedArray:
-    vectors = vector_files(files["deletion_vector"]).drop_null()
-    return pa.chunked_array([*files["path"].chunks, *vectors.chunks], pa.string())
-
-
-def _state(current: Snapshot, source: Snapshot, plan: ClonePlan) -> RestoredState:
-    """Return the state of the target afterwards; its protocol is never downgraded."""
-    protocol = merge_protocols(current.protocol, plan.protocol)
-    domains = {domain.domain: domain for domain in plan.domains}
-    wanted = replace(source, protocol=protocol, metadata=plan.metadata, domains=domains)
-    return restored_state(current, wanted, protocol)
-
-
-def ensure_may_remove(update: Update) -> None:
-    """Refuse to remove files of a clone with ``delta.appendOnly``."""
-    if update.removed.num_rows and TableProperties(update.state.metadata.configuration).flag(
-        "delta.appendOnly"
-    ):
-        raise SafetyError(
-            f"the source no longer has {format_count(update.removed.num_rows, 'file', 'files')} "
-            "of the clone, but delta.appendOnly forbids removing files from the clone",
-            hint=f"Rerun with {option('properties')} delta.appendOnly=false. This changes the "
-            "property of the clone, not of the source.",
-        )
-
-
-def ensure_may_write(base: CommitBase) -> None:
-    """Refuse a table with a feature that forbids it."""
-    ensure_supported(base.protocol, base.metadata, Operation.CLONE)
-
-
-def _without_versions(added: pa.Table) -> pa.Table:
-    """Return files with the version of the sync as row commit version."""
-    position = added.schema.get_field_index("default_row_commit_version")
-    nothing = pa.nulls(added.num_rows, pa.int64())
-    return added.set_column(position, "default_row_commit_version", nothing)

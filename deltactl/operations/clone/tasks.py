@@ -285,15 +285,6 @@ def copy_all(
     if spec.replaces:  # a batch must not replace copies if another batch has a damaged file
         check_copies(source, copies, spec, context)
     copied = _copy(source, copies, spec, context)
-    if copied.replaced:
-        names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
-        raise SafetyError(
-            f"in {source.uri}, {format_count(len(copied.replaced), 'file has', 'files have')} "
-            f"another modification time than at the time of the copy, such as {names}. A writer "
-            "replaced them in place, or they were copied from elsewhere",
-            hint=f"Run `deltactl check {shlex.quote(source.uri)} --files data`. To replace the "
-            f"copies too, also in earlier versions of the clone, add {option('full', True)}.",
-        )
     target.sync_directories(copies["target"].to_pylist())
     return copied
 
@@ -322,7 +313,22 @@ def _copy(source: Store, copies: pa.Table, spec: CopySpec, context: RunContext) 
     if problems:
         missing = tuple(Missing(name, problems[name]) for name in sorted(problems))
         raise explain_missing(source, missing, spec.source_options, context.warn)
+    _ensure_not_replaced(source, copied)
     return copied
+
+
+def _ensure_not_replaced(source: Store, copied: Copied) -> None:
+    """Refuse source files that were replaced after they were copied."""
+    if not copied.replaced:
+        return
+    names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
+    raise SafetyError(
+        f"in {source.uri}, {format_count(len(copied.replaced), 'file has', 'files have')} "
+        f"another modification time than at the time of the copy, such as {names}. A writer "
+        "replaced them in place, or they were copied from elsewhere",
+        hint=f"Run `deltactl check {shlex.quote(source.uri)} --files data`. To replace the "
+        f"copies too, also in earlier versions of the clone, add {option('full', True)}.",
+    )
 
 
 def with_times(files: pa.Table, copies: pa.Table, copied: Copied) -> pa.Table:

@@ -428,6 +428,43 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     assert sync(source, target).is_done
 
 
+@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize("shift_ms", [-3_600_000, 3_600_000])
+@pytest.mark.parametrize("is_vacuumed", [True, False])
+def test_a_file_that_was_replaced_is_noticed_after_an_optimize_of_the_clone(
+    grows: bool, shift_ms: int, is_vacuumed: bool
+) -> None:
+    """The clone has the rows of the file as it was, in another file."""
+    builder, source, target = synced(files=2)
+    Table("x", store=target).optimize()
+    path = next(iter(builder.data))
+    copied = target.read(path)
+    (info,) = source.stat_many([path])
+    assert info is not None
+    if is_vacuumed:
+        target.delete_many([*builder.data])
+    source.put(path, rewritten(copied))
+    source.set_modified(path, info.modified_ms + shift_ms)
+    if grows:
+        builder.append([{"id": 3}])
+    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
+        sync(source, target)
+    assert path in caught.value.message
+    assert Table("x", store=target).snapshot().version == 1
+    assert sync(source, target, full=True).files_removed == 1
+    assert target.read(path) == source.read(path) != copied
+    assert sync(source, target).is_done
+
+
+def test_a_sync_copies_no_files_whose_rows_an_optimize_of_the_clone_moved() -> None:
+    builder, source, target = synced(files=2)
+    Table("x", store=target).optimize()
+    target.delete_many([*builder.data])
+    report = sync(source, target)
+    assert (report.is_done, report.files_copied, report.version_after) == (True, 0, 1)
+    assert target.stat_many([*builder.data]) == [None, None]
+
+
 def test_a_file_that_was_replaced_and_lost_rows_is_noticed() -> None:
     """Its copy has the time of a clock that was ahead."""
     builder = TableBuilder(fresh_store(), [Column("id")], features={"deletionVectors"})
