@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
+import atexit
 import io
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -185,6 +186,18 @@ def _leave_streams() -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _end(code: int) -> NoReturn:
+    """End the process: wait for threads and run exit functions, but finalize no interpreter.
+
+    After an error, threads of Arrow may still read through Python objects. While an interpreter is
+    finalized, such a thread aborts the process (exit status 134), or both wait for ever.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    _leave_streams()
+    os._exit(code)
+
+
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
     # By default Arrow's allocator returns freed pages to the kernel after 10 ms. Using them again
@@ -200,8 +213,4 @@ def main() -> NoReturn:
     if limit_of_address_space() is not None:
         share_free_memory()
     _open_streams()
-    code = run(sys.argv[1:])
-    _leave_streams()
-    # Keep the collector from scanning all objects when the interpreter exits.
-    gc.freeze()
-    sys.exit(code)
+    _end(run(sys.argv[1:]))

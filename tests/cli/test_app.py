@@ -294,6 +294,31 @@ def test_a_signal_while_the_program_is_imported(
     assert (ran.code, ran.out, ran.err) == (code, "", f"error: {word}\n")
 
 
+def test_reads_of_arrow_that_are_not_finished_do_not_change_the_exit(process: RunCli) -> None:
+    """They need the interpreter; without an answer the process would be killed after a minute."""
+    program = (
+        "import fsspec, pyarrow as pa, time\n"
+        "from fsspec.implementations.memory import MemoryFile\n"
+        "from pyarrow import dataset, fs, parquet\n"
+        "memory = fsspec.filesystem('memory')\n"
+        "names = [f'/{number}' for number in range(8)]\n"
+        "for name in names:\n"
+        "    with memory.open(name, 'wb') as file:\n"
+        "        parquet.write_table(pa.table({'x': range(100_000)}), file, row_group_size=2_000)\n"
+        "read, wait = MemoryFile.read, [0]\n"
+        "MemoryFile.read = lambda *args: (time.sleep(*wait), read(*args))[1]\n"
+        "files = fs.PyFileSystem(fs.FSSpecHandler(memory))\n"
+        "batches = dataset.dataset(names, filesystem=files).to_batches(batch_size=500)\n"
+        "next(batches)\n"
+        "wait[0] = 3\n"
+        "from deltactl.__main__ import main\n"
+        "main()"
+    )
+    ran = process("-c", program, "describe-detail", "nothing")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: no Delta table")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_cancel_an_orderly_command(number: int, code: int) -> None:
     child = start("wait-here", "--orderly", "-q")
