@@ -2,41 +2,64 @@
 
 A commit after a wrong checkpoint would keep its errors for good. To compare each checkpoint with
 the commits would cost too much. Most writers write a checksum file with a commit, and later the
-checkpoint: only if the two disagree, the checkpoint is compared with the commits.
+checkpoint: only if the two disagree, the checkpoint is compared with the commits. The commits after
+the checkpoint are compared with their own metrics.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError, ObjectNotFoundError, SafetyError
 from deltactl.log.audit.checkpoints import find_base_problem
 from deltactl.log.audit.checksum import Checksum, parse_checksum
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.checkpoint.read import CheckpointHead, read_file_actions
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 
+KEEPS_DAMAGE: Final = (
+    "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
+)
+
 
 def load_audited(
-    log: DeltaLog, version: int | None = None, *, visitors: Sequence[Visitor] = ()
+    log: DeltaLog,
+    version: int | None = None,
+    *,
+    visitors: Sequence[Visitor] = (),
+    doubts: CommitDoubts | None = None,
+    or_warn: bool = False,
 ) -> Snapshot:
     """Rebuild a version whose content a commit will keep; see :meth:`DeltaLog.snapshot`.
 
     The files of the checkpoint are counted whenever all files of the snapshot are read. So this
     costs only the checksum file, and nothing if there is none.
 
+    A commit after the checkpoint that may have lost actions is refused; with ``or_warn``, this is a
+    warning. With ``doubts``, which visits these commits, the caller decides.
+
     Raises:
-        SafetyError: the checkpoint is wrong. Reading the files of the snapshot raises it too.
+        SafetyError: the checkpoint is wrong, or a commit may be damaged. Reading the files of the
+            snapshot raises the former too.
         StorageError: the checksum file cannot be read.
         DeltactlError: as ``DeltaLog.snapshot``.
     """
-    snapshot = log.snapshot(version, visitors=visitors)
+    seen = CommitDoubts() if doubts is None else doubts
+    snapshot = log.snapshot(version, visitors=[*visitors, seen])
+    if doubts is None:
+        if or_warn:
+            warn_of_doubts(log, seen)
+        else:
+            seen.ensure_none(KEEPS_DAMAGE)
     head = snapshot.head
     if head is None or head.version not in log.listed.checksums:
         return snapshot
@@ -49,6 +72,12 @@ def load_audited(
     if found.protocol is not None and found.metadata is not None:
         audit.judge(checksum.compare_state(found.protocol, found.metadata, found.live_domains))
     return replace(snapshot, watch=audit.watch)
+
+
+def warn_of_doubts(log: DeltaLog, doubts: CommitDoubts) -> None:
+    """Warn of commits that may be damaged."""
+    if doubts.found:
+        log.warn(f"{doubts.describe()}. Run `deltactl check {shlex.quote(log.uri)}` for details")
 
 
 def audit_files(snapshot: Snapshot) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, SafetyError
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
@@ -74,6 +74,28 @@ class CommitDoubts(Visitor):
         if version is None:
             return None
         return f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}"
+
+    def describe(self) -> str:
+        """Return the oldest problem, and the number of other such commits."""
+        others = len(self.found) - 1
+        return f"{self.first}" + (
+            f" (and {format_count(others, 'later commit')})" if others else ""
+        )
+
+    def ensure_none(self, why: str, command: str = "`deltactl checkpoint TABLE`") -> None:
+        """Refuse a step beside a commit that may be damaged.
+
+        ``why``: what the step would do to the table. ``command`` asks whether the commit is right.
+
+        Raises:
+            SafetyError: there is such a commit.
+        """
+        if self.found:
+            raise SafetyError(
+                f"{self.describe()}. {why}",
+                hint="Run `deltactl check TABLE` for details, and restore the commit from a backup."
+                f" If the commit is right, run {command} on a terminal, which asks.",
+            )
 
     def see(self, commit: CommitBytes) -> bool:
         """Compare the bytes; return whether the metrics must be compared with the actions."""

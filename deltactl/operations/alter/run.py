@@ -124,7 +124,8 @@ def _make_plan(
     log: DeltaLog, options: AlterOptions, context: RunContext
 ) -> tuple[Snapshot, AlterPlan]:
     log.ensure_newest()
-    snapshot = load_audited(log)
+    # A feature is dropped by a rewrite; else only the metadata changes.
+    snapshot = load_audited(log, or_warn=options.drop_feature is None)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:
         return snapshot, plan_drop(log, snapshot, options, context)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltactl.errors import SafetyError
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.units import format_count
 
 # Writers fill in the other members in different ways, so a difference there shows no damage.
 _DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
@@ -21,22 +19,12 @@ def ensure_undoubted(doubts: CommitDoubts, *, cleanup: bool = False) -> None:
     Raises:
         SafetyError: there is such a commit.
     """
-    if doubts.first is not None:
-        command = "`deltactl checkpoint TABLE`"
-        if cleanup:
-            command = "`deltactl checkpoint TABLE --cleanup-only`"
-        raise SafetyError(
-            f"{describe_doubts(doubts)}. A checkpoint would keep the damage, and a log cleanup "
-            "would delete the files that show it",
-            hint="Run `deltactl check TABLE` for details, and restore the commit from a backup. If "
-            f"the commit is right, run {command} on a terminal, which asks.",
-        )
-
-
-def describe_doubts(doubts: CommitDoubts) -> str:
-    """Return a text about the oldest commit that may be damaged, and the number of others."""
-    others = len(doubts.found) - 1
-    return f"{doubts.first}" + (f" (and {format_count(others, 'later commit')})" if others else "")
+    why = (
+        "A checkpoint would keep the damage, and a log cleanup would delete the files that show it"
+    )
+    if cleanup:
+        doubts.ensure_none(why, "`deltactl checkpoint TABLE --cleanup-only`")
+    doubts.ensure_none(why)
 
 
 def find_contradiction(log: DeltaLog, version: int, loaded: Snapshot | None) -> str | None:

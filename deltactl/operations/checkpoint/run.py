@@ -30,7 +30,6 @@ from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_clean
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.doubts import (
-    describe_doubts,
     ensure_undoubted,
     find_contradiction,
 )
@@ -168,7 +167,7 @@ class _Job:
         self.cleans = options.cleanup or options.cleanup_only
         if self.cleans:
             log.ensure_newest()  # lists the whole log
-        self.snapshot = load_audited(log, options.version, visitors=[self._doubts])
+        self.snapshot = load_audited(log, options.version, doubts=self._doubts)
         published = log.listed.published_through
         if published is not None and published < self.snapshot.version:
             # Readers without the committer must not see a version before its commit is published.
@@ -178,7 +177,7 @@ class _Job:
                     f"commit is not published. Commits are published up to version {published}",
                     hint=f"Rerun with {option('version')} {published}.",
                 )
-            self.snapshot = load_audited(log, published, visitors=[self._doubts])
+            self.snapshot = load_audited(log, published, doubts=self._doubts)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         if self.cleans and options.if_enabled:
@@ -242,7 +241,7 @@ class _Job:
         if self._confirm_doubt is None:
             ensure_undoubted(self._doubts, cleanup=cleanup)
         elif not self._confirm_doubt(
-            f"{describe_doubts(self._doubts)}. "
+            f"{self._doubts.describe()}. "
             + ("Is the commit right?" if len(doubtful) == 1 else "Are all these commits right?")
         ):
             raise SafetyError("not confirmed: nothing was written or deleted")

@@ -141,7 +141,9 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
         version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
     if version is not None:
         source.ensure_has(version)
-    snapshot = load_audited(source, version)
+    # A sync removes files of the clone, which may be a backup; a new clone can be deleted.
+    is_new = not options.sync or options.full
+    snapshot = load_audited(source, version, or_warn=is_new)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
     named = parse_properties(options.properties).get(STATS_COLUMNS_KEY)
     if named is not None:

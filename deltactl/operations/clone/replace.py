@@ -111,7 +111,7 @@ def _plan(
 ) -> tuple[Snapshot, Update]:
     target.update()
     target.ensure_newest()
-    current, snapshot = load_audited(target), load_source(source, options)
+    current, snapshot = load_audited(target, or_warn=True), load_source(source, options)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
     if past is None or past.deep or past.source_table_id != snapshot.metadata.id:

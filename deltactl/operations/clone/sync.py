@@ -137,7 +137,7 @@ def _plan(
 ) -> tuple[Snapshot, Update, CloneOptions]:
     target.update()
     target.ensure_newest()
-    current = load_audited(target)
+    current = load_audited(target, or_warn=options.full)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
     snapshot = load_source(source, options)

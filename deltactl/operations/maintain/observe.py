@@ -6,7 +6,6 @@ few arrays. So any number of tables can be observed with the memory for the larg
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.audit.audited_snapshot import KEEPS_DAMAGE, load_audited, warn_of_doubts
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -127,9 +126,8 @@ def _look(
     if log.refusal is not None:
         raise log.refusal
     events, z_orders, doubts = EventCollector(), ZOrderCommits(), CommitDoubts()
-    snapshot = load_audited(log, visitors=[events, z_orders, doubts])
-    if doubts.first is not None:
-        context.warn(f"{doubts.first}. Run `deltactl check {shlex.quote(log.uri)}` for details")
+    snapshot = load_audited(log, visitors=[events, z_orders], doubts=doubts)
+    warn_of_doubts(log, doubts)
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     if policy.retain is not None and "vacuum" in policy.actions:
@@ -173,6 +171,7 @@ def _examine_files(subject: TableSubject) -> list[Action]:
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions:
             return []
+        subject.doubts.ensure_none(KEEPS_DAMAGE)
         plan = plan_optimize(
             subject.log,
             snapshot,

@@ -118,13 +118,13 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         UnsupportedFeatureError: a table feature forbids it.
     """
     log.ensure_newest()
-    current = load_audited(log)
+    current = load_audited(log, or_warn=True)
     version = options.version
     if version is None:
         assert options.timestamp_ms is not None
         version = log.version_at(current.metadata, options.timestamp_ms)
     log.ensure_has(version)
-    target = current if version == current.version else load_audited(log, version)
+    target = current if version == current.version else load_audited(log, version, or_warn=True)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
     return Versions(log, current, target)

@@ -133,7 +133,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
         StorageError: a lookup failed.
     """
     log.ensure_newest()
-    snapshot = load_audited(log)
+    snapshot = load_audited(log, or_warn=True)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
     batches = snapshot.file_batches(PRESENCE_COLUMNS)
     missing = find_missing(snapshot.store, batches, context, _NO_SIZES)
