@@ -187,8 +187,8 @@ def command(
 ) -> None:
     """Show the commits of a table, newest first.
 
-    The command also works if the log is damaged. It marks invalid checkpoints, truncated commits
-    and missing versions, and shows all other commits. Times are in UTC.
+    The command also works if the log is damaged. It marks invalid checkpoints and commits, and
+    missing versions, and shows all other commits. Times are in UTC.
 
     \b
     Examples:

@@ -9,7 +9,6 @@ the checkpoint are compared with their own metrics.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -57,7 +56,7 @@ def load_audited(
     snapshot = log.snapshot(version, visitors=[*visitors, seen])
     if doubts is None:
         if or_warn:
-            warn_of_doubts(log, seen)
+            seen.warn(log)
         else:
             seen.ensure_none(KEEPS_DAMAGE)
     head = snapshot.head
@@ -72,12 +71,6 @@ def load_audited(
     if found.protocol is not None and found.metadata is not None:
         audit.judge(checksum.compare_state(found.protocol, found.metadata, found.live_domains))
     return replace(snapshot, watch=audit.watch)
-
-
-def warn_of_doubts(log: DeltaLog, doubts: CommitDoubts) -> None:
-    """Warn of commits that may be damaged."""
-    if doubts.found:
-        log.warn(f"{doubts.describe()}. Run `deltactl check {shlex.quote(log.uri)}` for details")
 
 
 def audit_files(snapshot: Snapshot) -> None:

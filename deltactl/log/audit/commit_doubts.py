@@ -6,6 +6,7 @@ says. A commit that was overwritten by another commit has the same bytes.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -96,6 +97,11 @@ class CommitDoubts(Visitor):
                 hint="Run `deltactl check TABLE` for details, and restore the commit from a backup."
                 f" If the commit is right, run {command} on a terminal, which asks.",
             )
+
+    def warn(self, log: DeltaLog, first: int = 0) -> None:
+        """Warn of the oldest problem of the commits from a version on, if there is one."""
+        if (doubt := self.since(first)) is not None:
+            log.warn(f"{doubt}. Run `deltactl check {shlex.quote(log.uri)}` for details")
 
     def see(self, commit: CommitBytes) -> bool:
         """Compare the bytes; return whether the metrics must be compared with the actions."""

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.json_lines import list_key_sets
 from deltactl.log.commits.parsed import ParsedCommits
-from deltactl.log.commits.parser import CommitParser
+from deltactl.log.commits.scan import parse_commits
+from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.protocol.stats import num_records
 
 
@@ -128,19 +129,23 @@ class PartitionChange:
         return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
 
 
-def read_changes(commit: CommitBytes) -> tuple[list[PartitionChange], pa.Table]:
+def read_changes(commit: CommitBytes, *visitors: Visitor) -> tuple[list[PartitionChange], pa.Table]:
     """Return what a commit changed in each partition, sorted by partition value, and its files.
 
     If the table has no partition columns, the list has one entry. The table has a row for each
     add and remove action: ``action``, ``path``, ``size_bytes``, ``num_rows`` (live rows; null if
-    unknown) and ``deletion_vector`` (whether it has one).
+    unknown) and ``deletion_vector`` (whether it has one). The ``visitors`` get the commit too.
 
     Raises:
         CorruptLogError: the commit cannot be parsed.
     """
     # The parser needs all keys.
     keys = sorted(frozenset().union(*list_key_sets(commit.data)))
-    parsed = list(CommitParser(keys).parse([commit]))
+    visits = Visits(visitors)
+    visits.ask(commit)
+    parsed = list(parse_commits([commit], keys))
+    for commits in parsed:
+        visits.give(commits)
     added = pa.concat_tables([p.adds for p in parsed])
     removed = _with_rows(pa.concat_tables([p.removes for p in parsed]), added)
     actions = pa.concat_tables([_list_actions("add", added), _list_actions("remove", removed)])

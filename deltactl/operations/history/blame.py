@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, PredicateError, UnsupportedFeatureError, UsageError
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
@@ -84,9 +85,11 @@ def blame_partition(
     snapshot = _newest_snapshot(log)
     fields = snapshot.metadata.known_partition_fields
     asked = _parse_blame(text, fields, log.uri, now_ms)
-    blame = _Blame(asked)
-    history = log.history(replace(selection, limit=None), blame, partition_keys=asked.keys)
-    rows = blame.choose(history)
+    blame, doubts = _Blame(asked), CommitDoubts()
+    every = replace(selection, limit=None)
+    history = log.history(every, blame, doubts, partition_keys=asked.keys)
+    doubts.warn(log)
+    rows = blame.choose(history, doubts)
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
@@ -103,9 +106,10 @@ def find_changing(log: DeltaLog, predicate: PartitionPredicate, first: int) -> l
     """Return the versions from ``first`` on that changed files of some partitions, newest first."""
     fields = log.snapshot().metadata.partition_fields
     asked = _filter_by(predicate, fields)
-    blame = _Blame(asked)
-    history = log.history(Selection(first_version=first), blame, partition_keys=asked.keys)
-    return [row["version"] for row in blame.choose(history)]
+    blame, doubts = _Blame(asked), CommitDoubts()
+    selection = Selection(first_version=first)
+    history = log.history(selection, blame, doubts, partition_keys=asked.keys)
+    return [row["version"] for row in blame.choose(history, doubts)]
 
 
 def _newest_snapshot(log: DeltaLog) -> Snapshot:
@@ -151,12 +155,19 @@ class _Blame(Visitor):
         """Return whether the values occur in a commit."""
         return all(any(it in commit.data for it in traces) for traces in self._asked.traces)
 
-    def choose(self, history: History) -> list[HistoryRow]:
+    def choose(self, history: History, doubts: CommitDoubts) -> list[HistoryRow]:
         """Return the commits that changed the partition.
 
-        One that is missing or broken may have changed it.
+        One that is missing or broken, or lost actions, may have changed it.
         """
-        return [it for it in history.rows if it["version"] in self.found or it["problem"]]
+        rows = []
+        for row in history.rows:
+            doubt = doubts.found.get(row["version"])
+            if row["problem"] is None and doubt is not None:
+                row["problem"] = f"the commit may be damaged: {doubt}"
+            if row["version"] in self.found or row["problem"]:
+                rows.append(row)
+        return rows
 
     def visit(self, commits: ParsedCommits) -> None:
         """Take the changes to the partition."""

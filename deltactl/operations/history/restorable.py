@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
@@ -56,7 +57,8 @@ def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int
 
     Lists all files below the root once; files of another size than in the log count as gone, and
     those with a name in ``damaged``.
-    Versions before a missing or broken commit are rebuilt from the commits before it.
+    Versions before a missing or broken commit are rebuilt from the commits before it. The state of
+    a version that is rebuilt from a commit that may have lost actions is unknown.
     """
     try:
         files = _list_files(log.store)
@@ -76,10 +78,12 @@ def _judge_versions(
     commits = log.commit_files.keys() - broken
     checkpoints = {each.version for each in log.checkpoints}
     versions = log.rebuildable({*commits, *checkpoints}, broken)
-    found = dict.fromkeys(log.commit_files.keys() - versions, _NOT_REBUILDABLE)
+    lost = dict.fromkeys(log.commit_files.keys() - versions, _NOT_REBUILDABLE)
+    found: dict[int, Restorable] = {}
+    doubts = CommitDoubts()
     for run in split_runs(sorted(versions), commits):
         try:
-            found |= _judge_run(log, run, stored, commits)
+            found |= _judge_run(log, run, stored, commits, doubts)
         except DeltactlError as error:
             if more := _find_broken(log, commits):
                 return _judge_versions(log, stored, broken | more)
@@ -87,7 +91,12 @@ def _judge_versions(
                 f"it is unknown which of the versions {run[0]} to {run[-1]} can be restored: "
                 f"{error.message}"
             )
-    return found
+    if doubts.found:
+        sound = log.rebuildable(found.keys(), broken | doubts.found.keys())
+        if unknown := found.keys() - sound:
+            doubts.warn(log, min(unknown))
+        found = {version: state for version, state in found.items() if version in sound}
+    return lost | found
 
 
 def _find_broken(log: DeltaLog, commits: Set[int]) -> set[int]:
@@ -108,15 +117,15 @@ def _find_broken(log: DeltaLog, commits: Set[int]) -> set[int]:
 
 
 def _judge_run(
-    log: DeltaLog, run: list[int], stored: pa.Table, commits: Set[int]
+    log: DeltaLog, run: list[int], stored: pa.Table, commits: Set[int], doubts: CommitDoubts
 ) -> dict[int, Restorable]:
     """Return the states of consecutive versions that the log can rebuild from ``commits``."""
     store, events = log.store, EventCollector()
-    snapshot = log.snapshot(run[-1], visitors=[events])
+    snapshot = log.snapshot(run[-1], visitors=[events, doubts])
     first = run[0] + 1
     while first - 1 in commits:  # earlier commits show when files were added
         first -= 1
-    scan = log.events(snapshot, first, events)
+    scan = log.events(snapshot, first, events, doubts)
     lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)
     files = lifetimes.files
     gone = ~_present(store, files["path"], stored, files["size_bytes"])

@@ -70,11 +70,18 @@ def load_history(log: DeltaLog, options: HistoryOptions) -> HistoryReport:
         StorageError: the log cannot be read.
     """
     log.ensure_newest(or_warn=True)
-    if options.first_version == options.last_version:
+    is_one = options.first_version == options.last_version
+    if is_one:
         log.ensure_has(options.first_version)
     counter = ChangeCounter()
-    visitors = [counter] if options.changes else []
-    history = log.history(options, *visitors)
+    if is_one and options.changes:
+        from deltactl.log.audit.commit_doubts import CommitDoubts
+
+        doubts = CommitDoubts()
+        history = log.history(options, counter, doubts)
+        doubts.warn(log)
+    else:
+        history = log.history(options, *([counter] if options.changes else []))
     _check_checkpoint(log)
     restorable = None
     if options.restorable:
@@ -188,6 +195,7 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
         VersionNotFoundError: the log does not contain this version.
         CorruptLogError: the commit is missing or broken.
     """
+    from deltactl.log.audit.commit_doubts import CommitDoubts
     from deltactl.log.commits.changes import read_changes
 
     log.ensure_newest(or_warn=True)
@@ -201,7 +209,9 @@ def commit_files(log: DeltaLog, version: int) -> CommitFiles:
     chosen = Selection(first_version=version, last_version=version)
     history = log.history(chosen)
     [commit] = log.commits([version])
-    partitions, actions = read_changes(commit)
+    doubts = CommitDoubts()
+    partitions, actions = read_changes(commit, doubts)
+    doubts.warn(log)
     if not history.rows:
         raise _vanished(version)
     partitions = _rename(log, version, partitions)

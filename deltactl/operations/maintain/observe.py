@@ -21,7 +21,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.log.audit.audited_snapshot import KEEPS_DAMAGE, load_audited, warn_of_doubts
+from deltactl.log.audit.audited_snapshot import KEEPS_DAMAGE, load_audited
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -127,7 +127,7 @@ def _look(
         raise log.refusal
     events, z_orders, doubts = EventCollector(), ZOrderCommits(), CommitDoubts()
     snapshot = load_audited(log, visitors=[events, z_orders], doubts=doubts)
-    warn_of_doubts(log, doubts)
+    doubts.warn(log)
     facts = TableFacts(table, log.uri, snapshot.metadata.id, snapshot.version)
     now_ms = context.clock.now_ms()
     if policy.retain is not None and "vacuum" in policy.actions:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import UnsupportedFeatureError, Warn, join_reasons
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.threads import read_ahead
@@ -207,12 +208,15 @@ def load_table(
 ) -> tuple[Snapshot, LiveFiles]:
     """Return a version and its live files; read again if a log cleanup removed log files."""
     snapshots = chain([given] if given else [], repeat(None))
+    doubts = CommitDoubts()
 
     def load() -> tuple[Snapshot, LiveFiles]:
-        snapshot = next(snapshots) or log.snapshot(version)
+        snapshot = next(snapshots) or log.snapshot(version, visitors=[doubts])
         return snapshot, _load_live_files(snapshot, schemes)
 
-    return log.retry_after_cleanup(load)
+    loaded = log.retry_after_cleanup(load)
+    doubts.warn(log)
+    return loaded
 
 
 class ManifestLines:
