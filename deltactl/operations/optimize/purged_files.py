@@ -25,6 +25,8 @@ from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.column_ids import without_mapping
 from deltactl.protocol.features import forbids_vectors
+from deltactl.protocol.partition_texts import find_malformed
+from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import (
     TYPE_CHANGES_KEY,
     Field,
@@ -46,7 +48,8 @@ _FILES_AT_A_TIME: Final = 10_000
 def purge_mask(snapshot: Snapshot, files: pa.Table, purged: Purged) -> Flags:
     """Return a mask of the files to rewrite; footers are read if the schema may have changed."""
     if purged == "old types":
-        return _mask_by_footer(snapshot, files, _types_differ(snapshot))
+        by_footer = _mask_by_footer(snapshot, files, _types_differ(snapshot))
+        return by_footer | _mask_by_values(snapshot, files)
     if purged == "other names":
         return _renamed_mask(snapshot, files)
     vectors = files["deletion_vector"]
@@ -148,6 +151,17 @@ def _types_differ(snapshot: Snapshot) -> Callable[[Leaves], bool]:
         return any(folded.get(name, None if by_id else k) != k for name, k in wanted.items())
 
     return differ
+
+
+def _mask_by_values(snapshot: Snapshot, files: pa.Table) -> Flags:
+    """Return a mask of the files with a partition value in the form of the type it had before."""
+    mask = np.zeros(files.num_rows, np.bool_)
+    for field in snapshot.metadata.partition_fields:
+        if TYPE_CHANGES_KEY in field.metadata:
+            texts = lookup_map(files["partition_values"], field.physical_name)
+            old = find_malformed(pc.unique(texts).drop_null(), arrow_type(field.type))
+            mask |= np.asarray(pc.is_in(texts, value_set=pa.array(old, pa.string())))
+    return mask
 
 
 def _hidden(snapshot: Snapshot) -> set[str]:

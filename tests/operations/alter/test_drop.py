@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,6 +21,7 @@ from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from deltactl.units import HOUR_MS
+from tests.interop.judges import rows_with_delta_rs
 from tests.operations.alter.test_properties import actions, alter
 from tests.support.checkpoints import memory_of
 from tests.support.clock import FixedClock
@@ -319,6 +321,27 @@ def test_files_with_earlier_types_are_rewritten(
     assert table.scan().read_all().sort_by("k").to_pylist() == before
     assert table.check(depth="data").is_sound
     assert name not in features(builder.store)
+
+
+def test_partition_values_with_the_earlier_type_are_rewritten(tmp_path: Path) -> None:
+    """delta-rs cannot read a date as a value of a timestamp column, and DuckDB cannot."""
+    columns = [Column("k"), Column("d", "date")]
+    builder = TableBuilder(
+        tmp_path, columns, partition_by=["d"], features=["typeWidening", "timestampNtz"]
+    )
+    for number in range(2):
+        builder.append([{"k": number, "d": f"2024-01-0{number + 1}"}])
+    k, d = builder.columns
+    change = {"fromType": "date", "toType": "timestamp_ntz"}
+    builder.change_metadata(
+        columns=[k, replace(d, type="timestamp_ntz", metadata={TYPE_CHANGES: [change]})]
+    )
+    before = Table(tmp_path).scan().read_all().sort_by("k")
+    drop(builder, "typeWidening")
+    table = Table(tmp_path)
+    assert table.check(depth="data").is_sound
+    assert table.scan().read_all().sort_by("k") == before
+    assert sorted(row["k"] for row in rows_with_delta_rs(tmp_path)) == [0, 1]
 
 
 def test_a_file_that_optimize_leaves_is_refused() -> None:
