@@ -36,6 +36,11 @@ _REMOVED: Final = (
     "numTargetFilesRemoved",
     "num_target_files_removed",
 )
+RESTORE_COMMIT: Final = (
+    "Run `deltactl check TABLE` for details, and restore the commit from a backup. If there is no "
+    "backup, or the commit is right, see `deltactl explain COMMIT_DOUBTFUL`."
+)
+
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
 
@@ -94,8 +99,7 @@ class CommitDoubts(Visitor):
         if self.found:
             raise SafetyError(
                 f"{self.describe()}. {why}",
-                hint="Run `deltactl check TABLE` for details, and restore the commit from a backup."
-                f" If the commit is right, run {command} on a terminal, which asks.",
+                hint=f"{RESTORE_COMMIT} Or run {command} on a terminal, which asks.",
             )
 
     def warn(self, log: DeltaLog, first: int = 0) -> None:

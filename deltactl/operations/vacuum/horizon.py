@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
+from deltactl.log.audit.commit_doubts import RESTORE_COMMIT
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, version_ranges
@@ -59,12 +60,14 @@ def find_horizon(
     *,
     lost: pa.ChunkedArray,
     current: int | None,
+    doubt: str | None,
 ) -> Horizon:
     """Return the effect of deleting ``planned`` files on the versions from ``first`` on.
 
     ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
     ``planned`` are files with ``path`` and ``size_bytes``; ``missing`` are names of files that do
-    not exist, and ``lost`` those of live files. ``current`` was current at the cutoff.
+    not exist, and ``lost`` those of live files. ``current`` was current at the cutoff. ``doubt`` is
+    a text about a commit that may be damaged.
 
     Raises:
         SafetyError: by the commits, ``current`` or a later version needs a planned file.
@@ -74,7 +77,7 @@ def find_horizon(
     lifetimes = _locate_lifetimes(store, Lifetimes.of(touched, first))
     now_gone = lifetimes.mask(gone)
     hit = lifetimes.mask(planned["path"].combine_chunks())
-    _ensure_expired(store, lifetimes, hit, first if current is None else current)
+    _ensure_expired(store, lifetimes, hit, first if current is None else current, doubt)
     readable = lifetimes.count(now_gone) == 0
     if _has_older(lifetimes, lost):
         readable[:] = False
@@ -101,18 +104,32 @@ def _change_data_ends(store: Store, scan: CommitScan, planned: pa.Table) -> list
     return version_ranges(scan.first, flags)
 
 
-def _ensure_expired(store: Store, lifetimes: Lifetimes, hit: Flags, current: int) -> None:
-    """Raise an error if a planned file is live in ``current`` or later: a checkpoint lacks it."""
+def _ensure_expired(
+    store: Store, lifetimes: Lifetimes, hit: Flags, current: int, doubt: str | None
+) -> None:
+    """Raise an error if a planned file is live in ``current`` or later: a checkpoint lacks it.
+
+    If a commit may be damaged, the checkpoint is probably right: the commit may have lost removes.
+    """
     needed = np.flatnonzero(hit & (lifetimes.died > current))
-    if len(needed):
-        name = lifetimes.files["path"][int(needed[0])].as_py()
+    if not len(needed):
+        return
+    name = lifetimes.files["path"][int(needed[0])].as_py()
+    lack = (
+        f"a checkpoint or compacted file of {store.uri} lacks files that the commits contain "
+        f"({len(needed):,}, for example {name!r}), so this run would remove files that are still "
+        "needed"
+    )
+    if doubt is not None:
         raise SafetyError(
-            f"a checkpoint or compacted file of {store.uri} lacks files that the commits contain "
-            f"({len(needed):,}, for example {name!r}), so this run would remove files that are "
-            "still needed",
-            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
-            "restore the file that it names from a backup first. Nothing was removed.",
+            f"{doubt}. Perhaps because of this, {lack} by the commits",
+            hint=f"{RESTORE_COMMIT} Then rerun. Nothing was removed.",
         )
+    raise SafetyError(
+        lack,
+        hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, restore "
+        "the file that it names from a backup first. Nothing was removed.",
+    )
 
 
 def _has_older(lifetimes: Lifetimes, live: pa.ChunkedArray) -> bool:

@@ -233,10 +233,8 @@ class Planner:
         if found.num_rows:
             lost = find_missing_adds(self.store, scan, found["path"], self.context)
             whole = self._scan(min(start, max(first, self.log.first_commit)))
-            horizon = find_horizon(
-                self.store, whole, first, plan.files, filters.absent, lost=lost, current=current
-            )
-            plan = replace(plan, horizon=horizon, missing=lost)
+            plan = replace(plan, missing=lost)
+            return self._with_horizon(plan, whole, first, filters.absent)
         return plan
 
     def _plan_full(self, vacuumed_version: int | None) -> VacuumPlan:
@@ -257,12 +255,24 @@ class Planner:
                 [*self._missing(log.scan, listing, hidden).chunks, *filters.absent.chunks],
                 pa.string(),
             )
-            first, current = self._first_rebuildable(), log.current
-            horizon = find_horizon(
-                self.store, log.scan, first, plan.files, missing, lost=lost, current=current
-            )
-            plan = replace(plan, horizon=horizon)
+            plan = replace(plan, missing=lost)
+            return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
         return replace(plan, missing=lost)
+
+    def _with_horizon(
+        self, plan: VacuumPlan, scan: CommitScan, first: int, absent: pa.ChunkedArray
+    ) -> VacuumPlan:
+        horizon = find_horizon(
+            self.store,
+            scan,
+            first,
+            plan.files,
+            absent,
+            lost=plan.missing,
+            current=plan.current_at_cutoff,
+            doubt=self.doubts.first,
+        )
+        return replace(plan, horizon=horizon)
 
     def sort_files(self, listing: Listing) -> Sorting:
         """Find why each file of a listing with facts is kept, and which are removable.

@@ -1,6 +1,7 @@
 """A commit was damaged and is still valid JSON: the checkpoint, which is right, must stay."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,9 +9,14 @@ import pytest
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.table import Table
-from tests.support.checkpoints import fail, memory_of, new_table
+from tests.support.checkpoints import DAY_MS, NOW_MS, fail, memory_of, new_table
+from tests.support.clock import FixedClock
 from tests.support.damage import check, codes, edit_commit, edit_parquet
+from tests.support.run import run_on
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 NAME = f"{LOG}/{5:020d}.checkpoint.parquet"
@@ -127,6 +133,42 @@ def test_a_vacuum_refuses_before_and_after_the_refused_repair() -> None:
             table.vacuum(retain="0s", force_retention=True)
         assert "If the repair refuses, restore the file" in (caught.value.hint or "")
         assert not table.repair_checkpoints().all_repaired
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_vacuum_names_the_doubtful_commit_and_not_the_checkpoint(is_asked: bool) -> None:
+    builder = build(**COUNTED)
+    lose_a_remove(builder)
+    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True)
+    run = partial(vacuum_table, confirm=(lambda _: True) if is_asked else None)
+    before = memory_of(builder).contents()
+    with pytest.raises(SafetyError, match=f"^{commit_path(4)} may be damaged: .* lacks files"):
+        run_on(builder.store, run, options, warn=ignore_warning)
+    assert memory_of(builder).contents() == before
+    # Without a backup, `deltactl explain COMMIT_DOUBTFUL` says to move the commit.
+    builder.store.delete_many([commit_path(4)])
+    report = run_on(builder.store, run, options, dry_run=True)
+    table = Table("x", store=builder.store)
+    assert (report.plan.files.num_rows, table.snapshot().num_files) == (1, 6)
+
+
+def test_a_cleanup_does_not_blame_the_checkpoint_if_a_person_trusts_the_commit() -> None:
+    builder = build(**COUNTED)
+    lose_a_remove_that_is_counted(builder)
+    for version in range(6):
+        age_ms = (100 - version) * DAY_MS
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - age_ms)
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    run = partial(checkpoint_table, confirm=confirm, confirm_doubt=confirm)
+    with pytest.raises(SafetyError, match="disagrees with the older log files") as caught:
+        run_on(builder.store, run, CheckpointOptions(cleanup_only=True), clock=FixedClock(NOW_MS))
+    assert "see `deltactl explain COMMIT_DOUBTFUL`" in str(caught.value.hint)
+    assert "Is the commit right?" in asked[-1]
 
 
 def test_a_compacted_file_stays_beside_a_doubtful_commit() -> None:
