@@ -125,7 +125,7 @@ def find_loss_refusal(
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
     if count and total == (lost.num_gone if version is None else count):
-        return refuse_loss_of_all(uri, total, version)
+        return _refuse_loss_of_all(uri, total, version)
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
     empty = folders & lost.empty
     if expected is None and count * _MOST_SHARE > total:
@@ -143,7 +143,7 @@ def find_loss_refusal(
     )
 
 
-def refuse_loss_of_all(uri: str, total: int, version: int | None) -> SafetyError:
+def _refuse_loss_of_all(uri: str, total: int, version: int | None) -> SafetyError:
     """Return the refusal to give up all files of an earlier version, or else of the latest one."""
     files = format_count(total, "file")
     restorable = f"`deltactl describe-history {shlex.quote(uri)} --restorable`"

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, SafetyError
 from deltactl.log.commits.changes import sum_rows
+from deltactl.log.find_files import find_files, is_placed
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.diff import COUNTED_COLUMNS, files_of_one_side
 from deltactl.operations.lost_files import (
     find_kept_refusal,
     find_loss_refusal,
     find_lost,
-    refuse_loss_of_all,
 )
 from deltactl.operations.missing_files import GONE, Missing, list_missing, needs_missing
 from deltactl.operations.restore.plan import RestorePlan, Versions
@@ -69,10 +70,7 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
         ways.append("copy the missing files back from a backup")
         gone = pa.array([it.path for it in plan.missing if it.problem == GONE], pa.string())
         if pc.any(pc.is_in(plan.removed["path"], value_set=gone)).as_py():
-            ways.append(
-                f"run `deltactl check {shlex.quote(log.uri)} --fix missing-files`, which keeps the "
-                "latest version, without the files that do not exist"
-            )
+            ways.append(_offer_latest(versions.current, gone))
         omit = option("ignore_missing", True)
         refusal = _find_hinted_refusal(versions, plan, context)
         if refusal is None:
@@ -84,13 +82,39 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
+def _offer_latest(current: Snapshot, gone: pa.Array) -> str:
+    """Return the remedy that keeps the latest version, or the way out if it has no files.
+
+    ``gone`` are names of files that do not exist.
+    """
+    if _has_files(current, gone):
+        return (
+            f"run `deltactl check {shlex.quote(current.store.uri)} --fix missing-files`, which "
+            "keeps the latest version, without the files that do not exist"
+        )
+    return (
+        "remount the storage of the table, if it is away: no file of the latest version exists "
+        "either; create the table again, if no version has all its files"
+    )
+
+
+def _has_files(snapshot: Snapshot, gone: pa.Array) -> bool:
+    """Return whether a data file exists, or is on other storage; stop at the first."""
+    for batch in snapshot.file_batches(("path",)):
+        names = batch["path"].filter(pc.invert(pc.is_in(batch["path"], value_set=gone)))
+        for start in range(0, len(names), _LOOKED_UP):
+            part = names.slice(start, _LOOKED_UP).to_pylist()
+            found, elsewhere = find_files(snapshot.store, [it for it in part if is_placed(it)])
+            if elsewhere or any(found.values()):
+                return True
+    return False
+
+
 def _find_hinted_refusal(
     versions: Versions, plan: RestorePlan, context: RunContext
 ) -> DeltactlError | None:
     """Return why the files must not be omitted, with the right number; look up only some."""
     number = plan.lost.num_rows
-    if number == plan.wanted_files:
-        return refuse_loss_of_all(versions.log.uri, number, plan.target_version)
     try:
         return find_omission_refusal(versions, plan, plan.missing[:_LOOKED_UP], number, context)
     except DeltactlError as error:

@@ -386,6 +386,21 @@ def test_the_fix_of_missing_files_is_named_only_for_files_that_are_gone(is_gone:
     assert ("--fix missing-files" in str(caught.value.hint)) == is_gone
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+def test_the_fix_of_missing_files_is_not_named_if_the_latest_version_has_no_files(
+    is_left: bool,
+) -> None:
+    """It is refused then: perhaps the storage is not mounted."""
+    builder = with_vectors()
+    left = builder.append([{"id": 8}]) if is_left else []
+    builder.store.delete_many([path for path, _ in keys(builder.store) if path not in left])
+    with pytest.raises(SafetyError, match="1 file of version 1 cannot be read") as caught:
+        restore(builder.store, 1)
+    hint = str(caught.value.hint)
+    assert ("--fix missing-files" in hint) == is_left
+    assert ("remount the storage of the table" in hint) != is_left
+
+
 def test_a_vacuum_that_ended_is_not_told() -> None:
     builder = with_vectors()
     builder.commit(operation="VACUUM START")
