@@ -6,13 +6,14 @@ that was rebuilt without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import (
     HintVerdict,
+    Trust,
     Verdict,
     check_checkpoints,
     check_hint,
@@ -189,16 +190,35 @@ def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | N
     """
     latest = trusted.latest
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
-    base = latest.segment.checkpoint
-    proven = [v.checkpoint for v in trusted.verdicts if v.trust == "good"]
     if not found:
         return None if found is None else "", None
-    wrong = [] if base is None or base in proven else [base.names[0]]
-    wrong += [log.commit_file(version) for version in find_doubts(log, log.commit_files)]
+    wrong = _find_doubtful(log, trusted, ("good",))
     if not wrong:
         return "; ".join(found.values()), None
     # It may be the only file with the data that the other one lacks.
     return "; ".join(found.values()), f"it is unknown whether this file or {wrong[0]} is wrong"
+
+
+def find_checksum_obstacle(log: DeltaLog, trusted: Trusted) -> str | None:
+    """Return why no checksum file of the latest version must be written, where there is none."""
+    wrong = _find_doubtful(log, trusted, ("good", "unproven"))
+    if not wrong:
+        return None
+    return f"{wrong[0]} may be wrong: restore it from a backup, or the new file has the same error"
+
+
+def _find_doubtful(log: DeltaLog, trusted: Trusted, enough: Collection[Trust]) -> list[str]:
+    """Return commits that may be damaged, and the base of the latest version if it may be wrong.
+
+    ``enough`` is the trust that the base needs.
+    """
+    found = [log.commit_file(version) for version in sorted(find_doubts(log, log.commit_files))]
+    base = trusted.latest.segment.checkpoint
+    if base is not None and base not in [
+        v.checkpoint for v in trusted.verdicts if v.trust in enough
+    ]:
+        found.append(base.names[0])
+    return found
 
 
 def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:

@@ -20,7 +20,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store, Versions
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.forwarding import ForwardingStore
-from tests.support.restores import bodies, ids, latest
+from tests.support.restores import bodies, ids, latest, restore
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -350,6 +350,15 @@ def test_what_the_bucket_has_is_offered_first(
     assert report.num_left == (0 if place is None else 1)
     assert report.version_after == (3 if place is None else None)
     assert (report.to_dict()["files"][0]["place"] or "").startswith(place or "")
+
+
+def test_a_restore_says_what_the_bucket_has_if_no_file_of_the_version_exists() -> None:
+    builder = many(count=2, features=[])
+    builder.store.delete_many([path_of(builder, number) for number in range(2)])
+    builder.append([{"id": 9}])
+    with pytest.raises(SafetyError) as caught:
+        restore(VersionedStore(builder.store, None), 1)
+    assert "the bucket keeps an older version: restore it" in (caught.value.hint or "")
 
 
 def test_append_only_tables_are_refused() -> None:

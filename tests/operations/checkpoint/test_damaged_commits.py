@@ -204,6 +204,20 @@ def test_a_checksum_that_is_right_stays_beside_a_doubtful_commit(run: str) -> No
     assert memory_of(builder).contents() == before
 
 
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_no_checksum_file_is_written_beside_a_doubtful_commit(has_checkpoint: bool) -> None:
+    """It would have the error of the commit, and look like a proof."""
+    builder = build(**COUNTED)
+    if not has_checkpoint:
+        builder.store.delete_many([NAME, f"{LOG}/_last_checkpoint"])
+    lose_a_remove(builder)
+    before = memory_of(builder).contents()
+    report = Table("x", store=builder.store).fix(kind="checksum").to_dict()
+    (row,) = report["files"]
+    assert row["obstacle"].startswith(f"{commit_path(4)} may be wrong: restore it from a backup")
+    assert memory_of(builder).contents() == before
+
+
 def test_a_checkpoint_of_an_earlier_version_is_wrong() -> None:
     """Its files are in commits before the checkpoint on which the check is based."""
     builder = new_table()

@@ -18,6 +18,7 @@ from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.checkpoint.repair import (
     Trusted,
+    find_checksum_obstacle,
     judge_checksum,
     load_trusted,
     repair_hint,
@@ -88,6 +89,8 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
 
         return FixPlan(replace(report, problem=hint.problem, files_ahead=files_ahead), rewrite)
     problem, obstacle = judge_checksum(log, trusted)
+    if problem is None:
+        obstacle = find_checksum_obstacle(log, trusted)
     name = log.checksum_file(latest.version)
     text = f"{name} is missing" if problem is None else problem or None
     report = replace(report, name=name, problem=text, obstacle=obstacle)
