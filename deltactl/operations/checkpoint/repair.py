@@ -6,7 +6,7 @@ that was rebuilt without it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,7 +192,7 @@ def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | N
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
     if not found:
         return None if found is None else "", None
-    wrong = _find_doubtful(log, trusted, ("good",))
+    wrong = _find_doubtful(log, trusted, "good")
     if not wrong:
         return "; ".join(found.values()), None
     # It may be the only file with the data that the other one lacks.
@@ -201,13 +201,13 @@ def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | N
 
 def find_checksum_obstacle(log: DeltaLog, trusted: Trusted) -> str | None:
     """Return why no checksum file of the latest version must be written, where there is none."""
-    wrong = _find_doubtful(log, trusted, ("good", "unproven"))
+    wrong = _find_doubtful(log, trusted, "good", "unproven")
     if not wrong:
         return None
     return f"{wrong[0]} may be wrong: restore it from a backup, or the new file has the same error"
 
 
-def _find_doubtful(log: DeltaLog, trusted: Trusted, enough: Collection[Trust]) -> list[str]:
+def _find_doubtful(log: DeltaLog, trusted: Trusted, *enough: Trust) -> list[str]:
     """Return commits that may be damaged, and the base of the latest version if it may be wrong.
 
     ``enough`` is the trust that the base needs.
