@@ -21,10 +21,12 @@ the command's section, the top of the file. A section ``commit`` is for all comm
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -232,13 +234,14 @@ def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]
     the user's in ``XDG_CONFIG_HOME`` (by default ``~/.config``).
 
     Raises:
-        UsageError: whether a file exists cannot be known. It can keep files from a vacuum.
+        UsageError: whether a file exists cannot be known, or it is not a regular one. It can keep
+            files from a vacuum.
     """
     named = environ.get(_VARIABLE)
     if named:
         return [Path(named)]
     places = (place / FILE_NAME for place in (directory, *directory.parents))
-    found = [path for path in places if _is_file(path)][:1]
+    found = [*islice(filter(_is_file, places), 1)]
     users = _place_of_user(environ)
     if users is not None and users not in found and _is_file(users):
         found.append(users)
@@ -257,15 +260,24 @@ def _place_of_user(environ: Mapping[str, str]) -> Path | None:
 
 def _is_file(path: Path) -> bool:
     try:
-        return stat.S_ISREG(path.stat().st_mode)
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        # Of the file, or of a directory above it: a link to a disk that is not mounted.
+        last = next(it for it in (path, *path.parents) if os.path.lexists(it))
+        if last.exists():
+            return False
+        why = f"cannot know whether this file exists: the symbolic link {last} leads to no file"
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot know whether this file exists: {error.strerror}",
-            hint=f"Give this user access, start in another directory, or set {_VARIABLE} to the "
-            "file to use (/dev/null: to none). The file could keep files from a vacuum.",
-        ) from error
+        why = f"cannot know whether this file exists: {error.strerror}"
+    else:
+        if stat.S_ISREG(mode):
+            return True
+        why = "not a regular file"
+    raise UsageError(
+        f"{path}: {why}",
+        hint=f"Check the path and its permissions, start in another directory, or set {_VARIABLE} "
+        "to the file to use (/dev/null: to none). The file could keep files from a vacuum.",
+    )
 
 
 def load_config_file(

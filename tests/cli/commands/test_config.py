@@ -284,9 +284,48 @@ def test_a_directory_that_may_not_be_searched_is_named(
     ran = cli("optimize", "t")
     assert (ran.code, ran.out) == (2, "")
     why = "cannot know whether this file exists: Permission denied"
-    assert ran.err.startswith(f"error: {users}: {why}\nhint: Give this user access, start in ")
+    assert ran.err.startswith(f"error: {users}: {why}\nhint: Check the path and its ")
     monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
     assert cli("optimize", "t").code == 0
+
+
+@pytest.mark.parametrize("place", ["deltactl.toml", "../deltactl.toml", "{users}/deltactl.toml"])
+@pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
+def test_settings_that_are_no_regular_file_are_refused(
+    cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
+) -> None:
+    """They could keep files from a vacuum, such as a link to a disk that is not mounted."""
+    make_table(folder / "t", {})
+    path = folder / place.format(users=folder.parents[1] / "xdg/deltactl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        path.symlink_to("no-disk/deltactl.toml")
+    else:
+        (Path.mkdir if kind == "directory" else os.mkfifo)(path)
+    ran = cli("vacuum", "t", "--yes")
+    assert (ran.code, ran.out) == (2, "")
+    assert ("leads to no file" if kind == "link" else "not a regular file") in ran.err
+    monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
+    assert cli("vacuum", "t", "--dry-run").code == 0
+
+
+def test_the_directory_of_the_users_file_may_not_be_a_dangling_link(
+    cli: RunCli, folder: Path
+) -> None:
+    make_table(folder / "t", {})
+    users = folder.parents[1] / "xdg/deltactl"
+    users.parent.mkdir(exist_ok=True)
+    users.symlink_to("no-disk")
+    ran = cli("vacuum", "t", "--yes")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"the symbolic link {users} leads to no file" in ran.err
+    assert find_config_files({"HOME": "/dev/null"}, folder) == []
+
+
+def test_a_nearer_file_hides_a_wrong_one_above(folder: Path) -> None:
+    (folder.parent / "deltactl.toml").mkdir()
+    near = write(folder / "deltactl.toml", "")
+    assert find_config_files({"HOME": "/nowhere"}, folder) == [near]
 
 
 def test_patterns_match_tables_in_any_spelling_of_their_address(
