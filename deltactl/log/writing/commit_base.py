@@ -211,13 +211,18 @@ class _OperationNames(Visitor):
 def read_concurrent_commits(log: DeltaLog, base: CommitBase) -> tuple[CommitBase, Tail]:
     """Return the state after all commits above ``base``, and their actions.
 
+    The commits are of the same table: the commit of ``base`` still exists after they were read.
+
     Raises:
-        ConflictError: a log cleanup already removed some of these commits.
+        ConflictError: a log cleanup already removed some of these commits, or the table is another
+            one.
+        DeltactlError: see ``CommitBase.ensure_same_table``.
     """
     commits = _list_commits(log, base.version)
     keys = base.metadata.partition_keys
     operations = _OperationNames()
     tail = replay_tail(log.reader, commits, keys, visitors=[operations])
+    base.ensure_same_table(log)  # last: until they are read, another table may replace this one
     tail.operations = operations.found
     news = tail.non_file_actions
     after = CommitBase(

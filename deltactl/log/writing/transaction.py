@@ -122,7 +122,9 @@ class Transaction:
         """Read the commits of other writers since ``base``, and base the next commit on them.
 
         Raises:
-            ConflictError: the draft does not allow them, or a log cleanup removed some of them.
+            ConflictError: the draft does not allow them, a log cleanup removed some of them, or
+                another table replaced this one.
+            DeltactlError: the table does not exist any more; see ``CommitBase.ensure_same_table``.
         """
         self.base, concurrent = read_concurrent_commits(self._log, self.base)
         self._files.rebase(concurrent)

@@ -213,7 +213,6 @@ class _Uses:
 
     def read_new_commits(self) -> None:
         """Read the commits since the last call."""
-        self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
         for part in (tail.adds, tail.removes):
             self._new |= self._hits(file_names(self._log.store, part))

@@ -276,7 +276,6 @@ class VacuumRun:
 
     def _read_new_commits(self) -> None:
         """Read commits since the last call, and drop the files in them from the plan."""
-        self._base.ensure_table_is_there(self._log)
         self._base, tail = read_concurrent_commits(self._log, self._base)
         # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):

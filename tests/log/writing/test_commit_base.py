@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 from deltactl.operations.alter.run import AlterOptions, alter_table
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -58,16 +58,28 @@ def is_before_commit(call: Call) -> bool:
     return call.method == "stat_many" and call.names[0] == commit_path(5)
 
 
-@pytest.mark.parametrize("commits", [4, 6])
+def is_commit(call: Call) -> bool:
+    return call.method == "put_if_absent" and call.names[0] == commit_path(6)
+
+
+_OPTIMIZE: Final = (optimize_table, OptimizeOptions())
+_ALTER: Final = (alter_table, AlterOptions(properties={"a": "b"}))
+
+
 @pytest.mark.parametrize("seconds", [0, 3])
 @pytest.mark.parametrize(
-    ("operation", "options", "when"),
+    ("operation", "options", "when", "commits"),
     [
-        (optimize_table, OptimizeOptions(), is_first_write),
-        (checkpoint_table, CheckpointOptions(), is_first_write),
-        (checkpoint_table, CheckpointOptions(kind="v2"), is_first_write),
-        (alter_table, AlterOptions(properties={"a": "b"}), is_before_commit),
-    ],
+        (*run, commits)
+        for run in [
+            (*_OPTIMIZE, is_first_write),
+            (checkpoint_table, CheckpointOptions(), is_first_write),
+            (checkpoint_table, CheckpointOptions(kind="v2"), is_first_write),
+            (*_ALTER, is_before_commit),
+        ]
+        for commits in (4, 6)
+    ]
+    + [(*run, is_commit, 6) for run in (_OPTIMIZE, _ALTER)],
 )
 def test_nothing_of_the_old_table_gets_into_the_new_one(
     operation: Any, options: Any, when: Callable[[Call], bool], seconds: int, commits: int
@@ -97,6 +109,21 @@ def test_nothing_of_the_old_table_gets_into_the_new_one(
     assert acting.was_changed
     wanted = new if seconds else {n: d + b"\n" for n, d in new.items()}
     assert log_of(store) == wanted
+
+
+def test_concurrent_commits_of_another_table_are_refused() -> None:
+    """A vacuum reads them too."""
+    builder = build("old", 0)
+    base = CommitBase.of(DeltaLog(builder.store, ignore_warning).snapshot())
+    new = log_of(build("new", 10, commits=6).store)
+
+    def create_again() -> None:
+        for name, data in new.items():
+            builder.store.put(name, data + b"\n")
+
+    acting = _Recreated(builder.store, lambda call: call.method == "list_from", create_again)
+    with pytest.raises(ConflictError, match="the table was created again"):
+        read_concurrent_commits(DeltaLog(acting, ignore_warning), base)
 
 
 def test_a_commit_that_was_written_again_is_the_same() -> None:
