@@ -174,13 +174,13 @@ def ensure_unchanged(
             hint=f"Add {option('full', True)} to replace the clone's files with those of the "
             "source.",
         )
-    reason = _find_reason(log, current, past.version)
+    reason = find_change(log, current, past.version)
     if reason is None:
         return
     then = load_version(log, past.version)
     if then is not None and _is_as_cloned(current, then):
         return
-    reason = _find_reason(log, current, past.version, then) or reason
+    reason = find_change(log, current, past.version, then) or reason
     full = option("full", True)
     hint = f"Add {full} to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
@@ -195,7 +195,7 @@ def ensure_unchanged(
     )
 
 
-def _find_reason(
+def find_change(
     log: DeltaLog, current: Snapshot, version: int, then: Snapshot | None = None
 ) -> str | None:
     """Return what the commits after a version changed; ``None`` if they only rearranged rows.

@@ -12,7 +12,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
-from deltactl.operations.clone.commits import describe_clone, find_past_clone
+from deltactl.operations.clone.commits import describe_clone, find_change, find_past_clone
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
@@ -48,11 +48,16 @@ def replace_clone(
         DeltactlError: as for ``clone_table``.
     """
     target = target_log.store
-    snapshot, update = source_log.retry_after_cleanup(
+    snapshot, update, change = source_log.retry_after_cleanup(
         lambda: _plan(source_log, target_log, options, context.clock.now_ms())
     )
     plan, current = update.plan, update.current
     report = update.report(target, context, dry_run=dry_run)
+    if change is not None and not update.is_empty:
+        context.warn(
+            f"{target.uri} was changed after its last clone run: {change}. The new version does "
+            f"not have these changes; version {current.version} has them"
+        )
     if update.is_empty:
         notes: tuple[str, ...] = ()
         if options.note and not dry_run:
@@ -108,7 +113,8 @@ def _ensure_unchanged(current: Snapshot, base: CommitBase) -> None:
 
 def _plan(
     source: DeltaLog, target: DeltaLog, options: CloneOptions, now_ms: int
-) -> tuple[Snapshot, Update]:
+) -> tuple[Snapshot, Update, str | None]:
+    """Return the source, the differences, and what other writers changed in the clone."""
     target.update()
     target.ensure_newest()
     current, snapshot = load_audited(target, or_warn=True), load_source(source, options)
@@ -124,4 +130,5 @@ def _plan(
         )
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     # All files are compared, whatever other writers did to the clone.
-    return snapshot, compare(current, snapshot, plan, past, full=True)
+    update = compare(current, snapshot, plan, past, full=True)
+    return snapshot, update, find_change(target, current, past.version)

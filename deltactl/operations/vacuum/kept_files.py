@@ -407,9 +407,12 @@ def _refuse(store: Store, note: CloneNote, error: DeltactlError, now_ms: int) ->
         f"the shallow clone {note.clone_uri!r}{host} of version {note.source_version} is recorded "
         f"in {note.name}, but it is unknown which files of this table it uses: {error.message}",
         hint="Rerun when the clone can be read, with the address of this table that the clone "
-        f"uses. If the clone was moved, first run `deltactl clone {source} NEW --shallow "
-        "--replace`, which records its new address. If this table was moved, make the old address "
-        "lead to it, for example with a symbolic link. If the clone was deleted or never "
-        "committed, or uses no file of this table any more, run "
+        "uses. If the clone or this table was moved, make the old address lead to it, for example "
+        "with a symbolic link. Or, for a clone that is now at NEW, first run `deltactl clone "
+        f"{source} NEW --shallow --version {note.source_version}`, which records its new address "
+        "and does not change it (repeat the condition of a clone of some partitions). Do not run "
+        f"`deltactl clone {source} NEW --shallow --replace`: it replaces the rows of the clone. "
+        "If the new address is recorded, or the clone was deleted or never committed, or uses no "
+        "file of this table any more, run "
         f"`deltactl vacuum {source} --forget-clone {clone}`.",
     ) from error

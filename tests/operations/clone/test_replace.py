@@ -162,3 +162,48 @@ def test_a_clone_without_a_record_is_recorded_though_nothing_changed(
     source.store.delete_many([next(iter(source.data))])
     with pytest.raises(DataFileError):
         clone(source.store, target, deep=False, replace=replaces)
+
+
+def delete_file(target: LocalStore) -> None:
+    """Remove the rows 1 and 2 in a commit of another writer to the clone."""
+    add, *_ = bodies(target, 0, "add")
+    remove = {key: add[key] for key in ("path", "partitionValues", "size")}
+    removed = {"remove": {**remove, "deletionTimestamp": 1, "dataChange": True}}
+    target.put_if_absent(commit_path(1), encode_lines([removed]))
+    assert ids(target) == [3]
+
+
+def test_the_run_says_that_it_replaces_changes_of_others(tmp_path: Path) -> None:
+    source, target = scene(tmp_path)
+    replace = partial(clone, source.store, target, deep=False, replace=True)
+    Table("x", store=source.store).alter(properties={"a": "b"})
+    warnings: list[str] = []
+    replace(warnings=warnings, dry_run=True)
+    assert "was changed after its last clone run" not in "".join(warnings)
+    delete_file(target)
+    for dry_run in (True, False):
+        warnings.clear()
+        replace(warnings=warnings, dry_run=dry_run)
+        told = "was changed after its last clone run: rows were added or removed. The new version"
+        assert told in "".join(warnings)
+        assert "version 1 has them" in "".join(warnings)
+    assert ids(target) == [1, 2, 3]
+
+
+def test_a_moved_clone_is_recorded_as_the_hint_of_a_vacuum_says(tmp_path: Path) -> None:
+    """Its changes stay, though the source has newer versions."""
+    source, target = scene(tmp_path)
+    delete_file(target)
+    source.append([{"p": "c", "id": 4}])
+    (tmp_path / "clone").rename(tmp_path / "moved")
+    moved, table = LocalStore(str(tmp_path / "moved")), Table("x", store=source.store)
+    with pytest.raises(SafetyError) as caught:
+        table.vacuum(VacuumOptions())
+    command = f"`deltactl clone {source.store.uri} NEW --shallow --version 1`, which records"
+    assert command in str(caught.value.hint)
+    with pytest.raises(SafetyError, match="already contains a table") as refused:
+        clone(source.store, moved, deep=False)
+    assert "with the changes that were committed to it" in str(refused.value.hint)
+    report = clone(source.store, moved, deep=False, version=1)
+    assert (report.is_done, report.notes, ids(moved)) == (True, (source.store.uri,), [3])
+    assert {note.clone_uri for note in read_notes(source.store)} == {target.uri, moved.uri}
