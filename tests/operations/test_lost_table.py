@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ConflictError, DeltactlError, StorageError
+from deltactl.errors import CommitDamagedError, ConflictError, DeltactlError, StorageError
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import TableBuilder, commit_path
@@ -131,3 +131,21 @@ def test_a_table_that_is_lost_meanwhile_is_not_damaged_and_not_made_again(
     assert left, "the moment did not come"
     assert _names(root) <= left[0]
     assert root.exists() == (change not in (_move, shutil.rmtree))
+
+
+@pytest.mark.parametrize("change", [_move, shutil.rmtree, _unmount, _replace])
+def test_a_table_that_is_lost_after_a_commit_has_no_other_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change
+) -> None:
+    root = tmp_path / "table"
+    _build(root)
+    moment = Moment(monkeypatch, "read_ranges", commit_path(6))
+    moment.act = lambda: change(root)
+    with pytest.raises(CommitDamagedError) as caught:
+        Table(str(root)).alter(properties={"a": "b"})
+    assert moment.act is None
+    assert "version 6 of " in caught.value.message
+    assert "then the table was moved, deleted or replaced" in caught.value.message
+    if change is _move:
+        properties = Table(str(root.parent / "elsewhere")).snapshot().metadata.configuration
+        assert properties["a"] == "b"

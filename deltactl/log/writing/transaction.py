@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from deltactl.clock import Clock
-from deltactl.errors import ConflictError, ObjectNotFoundError
+from deltactl.errors import (
+    CommitDamagedError,
+    ConflictError,
+    DeltactlError,
+    ObjectNotFoundError,
+)
 from deltactl.log.committers.committer import CommitFacts
 from deltactl.log.committers.settle import Sleep, settle_commit
 from deltactl.log.delta_log import DeltaLog
@@ -161,9 +166,14 @@ class Transaction:
         keys = commit.after.metadata.partition_keys
         # As late as possible: until the commit names these files, a vacuum may delete them.
         self._files.ensure_present(self._log.commit_file(version), commit.content, keys)
-        name = settle_commit(
-            self._log.store, committer, version, commit.content, attempt.facts, sleep=self._sleep
-        )
+        store, sleep = self._log.store, self._sleep
+        try:
+            name = settle_commit(
+                store, committer, version, commit.content, attempt.facts, sleep=sleep
+            )
+        except CommitDamagedError:
+            self._ensure_not_lost(version)
+            raise
         if name is None:
             return False
         self._files.ensure_still_present(version, self.base.metadata)
@@ -171,3 +181,21 @@ class Transaction:
         # The listing does not have this commit.
         self._log.update()
         return True
+
+    def _ensure_not_lost(self, version: int) -> None:
+        """Look, after the commit was not found, whether the whole table is gone.
+
+        Raises:
+            CommitDamagedError: the table was moved, deleted or replaced after the commit.
+        """
+        if self.base.version < 0:
+            return
+        try:
+            self.base.ensure_same_table(self._log)
+        except DeltactlError as lost:
+            raise CommitDamagedError(
+                f"version {version} of {self._log.uri} was committed, but then the table was "
+                f"moved, deleted or replaced: {lost.message}",
+                hint="Look for the table. If it was moved, it has this version: run "
+                "`deltactl check TABLE` at its new address. deltactl kept the new files.",
+            ) from lost
