@@ -62,8 +62,9 @@ _Suspect = tuple[_Place, Field]
 class InputColumns:
     """The columns of the input files of a bin. Not thread-safe.
 
-    ``nulls`` has the null counts of flat columns by physical name, as far as all footers have them;
-    the others are in ``uncounted``. ``explained``: see ``explain_columns``.
+    ``nulls`` has the null counts by physical name, as ``count_nulls`` counts them, of flat columns
+    and of nested ones that a file lacks, as far as all footers have them; the others are in
+    ``uncounted``. ``explained``: see ``explain_columns``.
     """
 
     reader: RowReader
@@ -103,7 +104,7 @@ class InputColumns:
             self.uncounted |= places.keys()
             return
         for name, place in places.items() if counts else ():
-            nulls = footer.num_rows if place is None else sum_nulls(place)
+            nulls = self._lacking_nulls(name, footer) if place is None else sum_nulls(place)
             if nulls is None:
                 self.uncounted.add(name)
             else:
@@ -117,6 +118,10 @@ class InputColumns:
         """
         counted = (column for column in self._columns() if column not in self.uncounted)
         return next((column for column in counted if nulls[column] != self.nulls[column]), None)
+
+    def _lacking_nulls(self, name: str, footer: pq.FileMetaData) -> int:
+        leaves = walk_leaves(self.reader.schema.field(name).type)
+        return int(footer.num_rows) * sum(1 for _ in leaves)
 
     def _columns(self) -> dict[str, Field]:
         partition = {f.name for f in self.reader.partition_fields}

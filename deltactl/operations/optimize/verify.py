@@ -21,6 +21,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.input_columns import StoredColumns, find_column, has_own_ids
 from deltactl.operations.row_proofs import RowTrackingColumns
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.null_counts import count_nulls
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import LiveBatch, RowReader, read_batches
@@ -82,7 +83,7 @@ def ensure_nulls(
     """
     source = _PlainReader(reader.select({column}), None)
     batches = (batch for file in files for batch in source.read(store, file))
-    found = sum(batch.column(column).null_count for batch in batches)
+    found = sum(count_nulls(batch.column(column)) for batch in batches)
     if found != nulls[column]:
         raise VerificationError(
             f"column {column!r} has {found} nulls in {len(files)} input files, such as "
