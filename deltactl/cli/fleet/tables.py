@@ -137,5 +137,6 @@ def _read_words(name: str | None) -> Iterator[str]:
             f"--tables-from {name} is not UTF-8 text: {error}",
             hint="Give a text file with one table per line.",
         ) from error
-    lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())
+    # Other line breaks, such as U+2028, can be in a name.
+    lines = (line.strip() for line in text.removeprefix("\ufeff").split("\n"))
     yield from (line for line in lines if line and not line.startswith("#"))

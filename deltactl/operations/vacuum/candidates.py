@@ -6,7 +6,7 @@ Names that no vacuum lists or deletes are in ``protocol/vacuum_names``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.log.physical_names import possible_names
 from deltactl.operations.stored_files import FACTS, Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR, TABLE_MARKERS
+from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import (
     HiddenRule,
     below_mask,
@@ -26,6 +28,7 @@ from deltactl.protocol.vacuum_names import (
     vector_mask,
     writer_mask,
 )
+from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
 REASONS = ("tombstone", "orphan", "deletion vector", "change data")
@@ -201,7 +204,7 @@ def _count(mask: pa.ChunkedArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
 
 
-def _read_manifest_names(store: Store) -> pa.Array:
+def _read_manifest_names(store: Store) -> pa.ChunkedArray:
     """Return names under the root that symlink manifests list, escaped or not."""
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
         raise SafetyError(
@@ -215,22 +218,35 @@ def _read_manifest_names(store: Store) -> pa.Array:
         for name in batch
         if not name.rpartition("/")[2].startswith(".")
     ]
-    found: set[str] = set()
-    for data in store.read_many(manifests):
-        for line in data.decode("utf-8", "replace").splitlines():
-            found |= _locate_line(store, line.strip())
-    return pa.array(sorted(found), pa.string())
+    contents = store.read_many(manifests)
+    names = [names for data in contents for names in _locate_lines(store, data)]
+    return pa.chunked_array(names, pa.string())
 
 
-def _locate_line(store: Store, line: str) -> set[str]:
-    """Return the names that a manifest line may mean: writers escape them or not."""
-    if not line:
-        return set()
+def _locate_lines(store: Store, data: bytes) -> Iterator[pa.Array]:
+    """Yield the names that the lines of a manifest may mean: writers escape them or not.
+
+    A line that is not below the root may be another address of a file below it, as with another
+    scheme.
+    """
+    # Readers end a line at the same bytes. In a text, U+2028 and others would end a line, too.
+    lines = {line.decode("utf-8", "replace") for line in data.splitlines()}
+    lines |= {line.strip() for line in lines}
+    texts = sorted((lines | {unquote(line) for line in lines}) - {""})
+    names = [_locate_line(store, text) for text in texts]
+    yield pa.array([name for name in names if name], pa.string())
+    outside = [text for text, name in zip(texts, names, strict=True) if name is None]
+    for ends in possible_names(pa.array(outside, pa.string())):
+        yield from ends.chunks
+
+
+def _locate_line(store: Store, line: str) -> str | None:
+    if is_absolute(line) and not is_absolute_name(line):
+        return None  # a scheme that no store has
     try:
-        located = store.real_names([line, unquote(line)])
+        return store.real_names([line])[0]
     except StorageError:
-        return set()  # another scheme: the file is on other storage
-    return {name for name in located if name}
+        return None  # the scheme of another store
 
 
 def parent_directories(names: pa.ChunkedArray) -> set[str]:

@@ -145,6 +145,15 @@ def test_tables_come_from_a_file_or_stdin(
         assert tables == ["lake/b", "lake/a", "lake/deep/c"]
 
 
+def test_a_line_break_of_unicode_does_not_end_the_address_of_a_table(
+    fake_cli: RunCli, lake: Path
+) -> None:
+    (lake.parent / "tables").write_text("lake/b\u2028lake/a", "utf-8")
+    ran = fake_cli("go-round", "--tables-from", "tables")
+    tables = [line.split()[1] for line in ran.out.splitlines() if line.startswith("done ")]
+    assert tables == ["lake/b\\u2028lake/a"]
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [

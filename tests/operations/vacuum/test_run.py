@@ -430,6 +430,31 @@ def test_files_that_symlink_manifests_name_stay() -> None:
     assert set(scene.plan(ignore_manifests=True)) == {named, gone}
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e"])
+def test_lines_of_manifests_end_only_where_their_readers_end_them(end: str) -> None:
+    scene = Scene()
+    named = f"p=a{end}b/x.parquet"
+    scene.plant(60, named)
+    manifest = f"{scene.store.uri}/{named}\r\n{scene.store.uri}/other.parquet\n".encode()
+    scene.store.put(f"_symlink_format_manifest/p=a{end}b/manifest", manifest)
+    assert scene.plan(orphans="all") == {}
+    assert set(scene.plan(orphans="all", ignore_manifests=True)) == {named}
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "cosn", "s3a"])
+@pytest.mark.parametrize("place", ["{root}", "/mnt{root}", "//node:8020/lake{root}"])
+def test_manifests_keep_files_under_another_address_of_the_table(scheme: str, place: str) -> None:
+    """As after `--scheme-map`, or with a disk that shows the table under another path."""
+    scene = Scene()
+    named, gone, keep = scene.append(60, "a", "b", "c")
+    scene.remove(40, named, gone)
+    root = place.format(root=scene.store.uri.partition(":")[2])
+    manifest = f"{scene.store.uri}/{keep}\n{scheme}:{root}/{named}\n".encode()
+    scene.store.put("_symlink_format_manifest/p=a/manifest", manifest)
+    assert set(scene.plan()) == {gone}
+    assert set(scene.plan(ignore_manifests=True)) == {named, gone}
+
+
 def test_at_most_so_many_files_go_and_the_rest_next_time() -> None:
     scene = Scene()
     paths = scene.append(60, *"abcdef")
