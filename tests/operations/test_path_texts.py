@@ -5,11 +5,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltactl import OptimizeOptions, Table, VacuumOptions
+from deltactl.library import convert
 from deltactl.operations.optimize.candidates import TWO_TEXTS
 from deltactl.protocol.paths import ascii_directory, decode_path, encode_path, hive_escape
 from tests.support.path_texts import READINGS, TextTable
@@ -148,3 +151,22 @@ def test_optimize_writes_to_ascii_directories(tmp_path: Path) -> None:
     (text,) = Table(str(tmp_path)).snapshot().files["encoded_path"].to_pylist()
     assert text.startswith("p=%25C3%25A9/")
     assert list(tmp_path.glob("p=%C3%A9/*.parquet"))
+
+
+def test_optimize_writes_to_a_short_directory_if_a_name_would_be_too_long(tmp_path: Path) -> None:
+    long, short = "日" * 40, "日" * 20
+    for number, value in enumerate([long, long, short, short]):
+        folder = tmp_path / f"p={value}"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"id": [number]}), folder / f"{number}.parquet")
+    convert(str(tmp_path), warn=lambda message: None)
+    for options in (OptimizeOptions(), OptimizeOptions(cluster_by="id")):
+        Table(str(tmp_path)).optimize(options)
+        rows = Table(str(tmp_path)).scan().read_all().sort_by("id").to_pylist()
+        assert [row["p"] for row in rows] == [long, long, short, short]
+        names = Table(str(tmp_path)).snapshot().files["path"].to_pylist()
+        (of_short, of_long) = sorted(names, key=lambda name: not name.startswith("p="))
+        assert of_short.startswith(ascii_directory(f"p={short}/"))
+        folder_of_long, _, file = of_long.partition("/")
+        assert file.split("-", 2)[2].startswith(folder_of_long)
+        assert len(folder_of_long) == 2

@@ -65,6 +65,8 @@ _log: Final = logging.getLogger(__name__)
 
 # Minimum ratio of the time to decode and encode a byte and the time to copy it.
 _DECODING_OVER_COPYING = 8
+# The longest name on most file systems and HDFS. An escape has three bytes for one.
+_NAME_BYTES: Final = 255
 # How often dropped bins are planned again.
 _ROUNDS_AGAIN: Final = 3
 
@@ -368,12 +370,15 @@ def _iceberg_tags(snapshot: Snapshot) -> Mapping[str, str]:
 
 def _output_folder(spec: RewriteSpec, snapshot: Snapshot, values: Mapping[str, str | None]) -> str:
     """Return the directory, without a slash, for the output of a bin."""
+    short = spec.run_id[:2]
     if snapshot.metadata.column_mapping_mode != "none":
         # Directories of mapped tables do not contain column names, which may change (PROTOCOL.md,
         # "Column Mapping").
-        return spec.run_id[:2]
-    fields = snapshot.metadata.partition_fields
-    return ascii_directory(partition_directory([(f.name, values[f.physical_name]) for f in fields]))
+        return short
+    pairs = [(f.name, values[f.physical_name]) for f in snapshot.metadata.partition_fields]
+    folder = ascii_directory(partition_directory(pairs))
+    is_long = any(len(part) > _NAME_BYTES for part in folder.split("/"))
+    return short if is_long else folder
 
 
 def _partition_values(
