@@ -118,15 +118,15 @@ def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> N
     Call this in rare runs only, because it costs a listing. ``optimize`` changes no rows, and a
     vacuum keeps the files in manifests.
     """
-    from deltactl.operations.manifest.place import find_manifest
+    from deltactl.operations.manifest.place import find_manifest, find_schemes, render_command
 
     if TableProperties(after.metadata.configuration).refreshes_manifests:
         return
     with suppress(StorageError):
-        if find_manifest(store) is not None:
+        if (name := find_manifest(store)) is not None:
+            command = render_command(shlex.quote(store.uri), find_schemes(store, name))
             context.without_cancel().warn(
                 f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
                 "get old rows: the table does not set "
-                "delta.compatibility.symlinkFormatManifest.enabled. Run `deltactl "
-                f"generate-manifest {shlex.quote(store.uri)}`"
+                f"delta.compatibility.symlinkFormatManifest.enabled. Run {command}"
             )

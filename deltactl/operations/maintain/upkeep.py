@@ -12,9 +12,10 @@ from deltactl.operations.checkpoint.plan import is_due, may_announce
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect, TableSubject
 from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.manifest import place
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.plan import UNCHANGED, is_seen
+from deltactl.operations.manifest.plan import UNCHANGED
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.options import VacuumOptions
@@ -22,7 +23,6 @@ from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.run import find_refusal, warn_of_missing
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import ensure_valid_property
 from deltactl.units import format_count, format_size, to_duration_ms
 
@@ -149,15 +149,16 @@ def find_manifest(subject: TableSubject) -> list[Action]:
     """
     facts, snapshot, store = subject.facts, subject.snapshot, subject.log.store
     asked = snapshot.properties.refreshes_manifests
-    there = any(is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch)
-    if not (asked or there):
+    name = place.find_manifest(store)
+    if not asked and name is None:
         facts.has_manifests = False
         return []
-    snapshot, live = load_table(subject.log, None, snapshot)
+    schemes = place.find_schemes(store, name)
+    snapshot, live = load_table(subject.log, None, snapshot, schemes)
     try:
         report = generate_manifests(
             subject.log,
-            ManifestOptions(check=True),
+            ManifestOptions(check=True, schemes=schemes),
             subject.context,
             snapshot=snapshot,
             live=live,

@@ -6,6 +6,7 @@ A run deletes manifests of partitions that its table does not have, so those of 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from deltactl.errors import SafetyError
@@ -60,16 +61,27 @@ def find_manifest(store: Store) -> str | None:
     )
 
 
-def find_schemes(store: Store, name: str) -> dict[str, str]:
+def find_schemes(store: Store, name: str | None) -> dict[str, str]:
     """Return the scheme that a manifest has instead of that of the table, by the latter.
+
+    ``name`` is ``None`` if the table has no manifest.
 
     Raises:
         StorageError: the manifest cannot be read.
     """
+    if name is None:
+        return {}
     root, line = render_root(store.uri), _first_line(store, name)
     ours, theirs = (address.partition(":")[0] for address in (root, line))
     is_other = ours != theirs and _bare(line).startswith(_bare(root))
     return {ours: theirs} if is_other else {}
+
+
+def render_command(table: str, schemes: Mapping[str, str]) -> str:
+    """Return the command that writes the manifests of a table with their scheme."""
+    for ours, theirs in schemes.items():
+        return f"`deltactl generate-manifest {table} --scheme-map {ours}={theirs}`"
+    return f"`deltactl generate-manifest {table}`"
 
 
 def record_table(output: Store, run: LastRun) -> None:

@@ -29,7 +29,12 @@ from deltactl.operations.manifest.content import (
     warn_of_old_types,
 )
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_manifest, find_schemes, record_table
+from deltactl.operations.manifest.place import (
+    find_manifest,
+    find_schemes,
+    record_table,
+    render_command,
+)
 from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
@@ -184,6 +189,7 @@ def refresh_manifests(
     succeeded, so a failure is a warning with the command to run.
     """
     store = log.store
+    schemes: dict[str, str] = {}
     try:
         log.update()
         snapshot = log.snapshot()
@@ -191,7 +197,7 @@ def refresh_manifests(
             return None
         log.ensure_allowed(None)
         name = find_manifest(store)
-        schemes = {} if name is None else find_schemes(store, name)
+        schemes = find_schemes(store, name)
         with Writing(log, context) as writing:
             is_known = before is not None and name is not None
             since = writing.recorded_version(snapshot) if is_known else None
@@ -205,7 +211,7 @@ def refresh_manifests(
             + (
                 error.hint
                 if isinstance(error, UnsupportedFeatureError) and error.hint is not None
-                else f"run `deltactl generate-manifest {shlex.quote(store.uri)}`"
+                else f"run {render_command(shlex.quote(store.uri), schemes)}"
             )
         )
         return None

@@ -647,16 +647,19 @@ def _parameters(root: Path) -> str:
     return "".join(path.read_text() for path in sorted((root / "_delta_log").glob("*.json")))
 
 
-def test_manifests_follow_an_optimize(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schemes", [{}, {"file": "hdfs"}])
+def test_manifests_follow_an_optimize(tmp_path: Path, schemes: dict[str, str]) -> None:
     build(tmp_path)
     from deltactl.table import Table
 
-    Table(str(tmp_path)).generate_manifest()
+    Table(str(tmp_path)).generate_manifest(schemes=schemes)
+    assert not only(run(tmp_path, only=frozenset({"manifest"}))).is_due
     table = only(run(tmp_path, only=frozenset({"optimize", "manifest"})))
     assert [o.name for o in table.outcomes] == ["optimize", "manifest"]
     live = DeltaLog(LocalStore(str(tmp_path)), print).snapshot().files["path"].to_pylist()
     listed = (tmp_path / "_symlink_format_manifest/part=a/manifest").read_text()
     assert any(path in listed for path in live)
+    assert listed.startswith(f"{schemes.get('file', 'file')}:/")
     assert not only(run(tmp_path, only=frozenset({"manifest"}))).is_due
 
 
