@@ -36,7 +36,7 @@ from deltactl.operations.vacuum.candidates import (
     find_tables,
     parent_directories,
 )
-from deltactl.operations.vacuum.horizon import find_horizon
+from deltactl.operations.vacuum.horizon import Absent, find_horizon
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -260,15 +260,13 @@ class Planner:
         return replace(plan, missing=lost)
 
     def _with_horizon(
-        self, plan: VacuumPlan, scan: CommitScan, first: int, absent: pa.ChunkedArray
+        self, plan: VacuumPlan, scan: CommitScan, first: int, missing: pa.ChunkedArray
     ) -> VacuumPlan:
         horizon = find_horizon(
             self.store,
             scan,
             first,
-            plan.files,
-            absent,
-            lost=plan.missing,
+            Absent(plan.files, missing, plan.missing),
             current=plan.current_at_cutoff,
             doubt=self.doubts.first,
         )
