@@ -43,6 +43,14 @@ def walk_leaves(type_: pa.DataType, path: FieldPath = ()) -> Iterator[Node]:
     return (node for node in walk_types(type_, path) if not pa.types.is_nested(node.type))
 
 
+def null_array(rows: int, type_: pa.DataType) -> pa.Array:
+    """Return nulls; below a null struct, required members have values, as Arrow's writer demands.
+
+    The required members of a file are those of variants.
+    """
+    return pa.array([None] * rows, type_) if type_.num_fields else pa.nulls(rows, type_)
+
+
 def walk_arrays(array: pa.Array, path: FieldPath = ()) -> Iterator[tuple[FieldPath, pa.Array]]:
     """Yield path and values of each leaf.
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError
 from deltactl.lazy import cached_property
+from deltactl.parquet.nested import null_array
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, StructType, is_variant
 from deltactl.protocol.variants import read_variant
@@ -125,7 +126,7 @@ def convert(
         array = array.storage
     # Some writers store a column that is null in all rows of a file without its type.
     if pa.types.is_null(array.type):
-        return pa.nulls(len(array), target)
+        return null_array(len(array), target)
     _ensure_kind(array.type, delta_type)
     match delta_type:
         case StructType():
@@ -165,7 +166,7 @@ def _convert_struct(
     for member, field in zip(wanted, target, strict=True):
         index = match.find(member, present)
         if index is None:
-            children.append(pa.nulls(len(array), field.type))
+            children.append(null_array(len(array), field.type))
         else:
             children.append(convert(array.field(index), member.type, field.type, match))
     mask = array.is_null() if array.null_count else None

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.parquet.calendar import has_ambiguous_datetimes, legacy_columns
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.nested import null_array
 from deltactl.parquet.open_files import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.arrow_schemas import Naming, arrow_schema, arrow_type
@@ -253,7 +254,7 @@ class RowReader:
     ) -> pa.Array:
         target = self.schema.field(index).type
         if name is None:
-            return pa.nulls(batch.num_rows, target)
+            return null_array(batch.num_rows, target)
         try:
             return convert(batch.column(name), self._fields[index].type, target, matcher)
         except pa.ArrowException as error:
@@ -281,7 +282,7 @@ class RowReader:
         for start in range(0, num_rows, batch_rows):
             rows = min(batch_rows, num_rows - start)
             arrays = [
-                constants[i].take_rows(rows) if i in constants else pa.nulls(rows, f.type)
+                constants[i].take_rows(rows) if i in constants else null_array(rows, f.type)
                 for i, f in enumerate(self.schema)
             ]
             if not arrays:

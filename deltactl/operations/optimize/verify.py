@@ -21,6 +21,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.input_columns import StoredColumns, find_column, has_own_ids
 from deltactl.operations.row_proofs import RowTrackingColumns
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.nested import null_array
 from deltactl.parquet.null_counts import count_nulls
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
@@ -150,7 +151,7 @@ class _PlainReader:
                 value = parse_partition_column(text, wanted.type, column=field.name)[0]
                 arrays.append(pa.repeat(value, batch.num_rows))
             elif name is None:
-                arrays.append(pa.nulls(batch.num_rows, wanted.type))
+                arrays.append(null_array(batch.num_rows, wanted.type))
             else:
                 arrays.append(self._column(batch.column(name), field, wanted))
         for extra in self.reader.extra:

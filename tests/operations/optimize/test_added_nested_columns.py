@@ -68,6 +68,21 @@ def test_files_that_lack_a_nested_column_are_rewritten(
 
 
 @every_option
+@pytest.mark.parametrize("deleted", [[], [1]])
+def test_files_that_lack_a_variant_are_rewritten(
+    tmp_path: Path, deleted: list[int], options: OptimizeOptions
+) -> None:
+    """Value and metadata of a variant are required members of a struct in the file."""
+    builder = TableBuilder(tmp_path, [Column("k")], features=["variantType", "deletionVectors"])
+    first, _ = builder.append([{"k": 1}, {"k": 2}], [{"k": 3}, {"k": 4}])
+    if deleted:
+        builder.delete_rows(first, deleted)
+    added = [Column("s", "variant"), Column("t", struct_of(Column("v", "variant"), Column("a")))]
+    builder.change_metadata(columns=[*builder.columns, *added])
+    rewrite(tmp_path, builder, options)
+
+
+@every_option
 @pytest.mark.parametrize("mapping", ["none", "name"])
 @pytest.mark.parametrize("depth", [1, 2])
 def test_files_that_lack_a_member_are_rewritten(
