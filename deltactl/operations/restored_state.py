@@ -61,6 +61,7 @@ class RestoreCommit:
         ensure: is called before each attempt; raises an error if a state does not allow the commit.
         txn: the transaction identifier to write.
         done: the verb in messages, for example: nothing was ``restored``.
+        hint: what to do if a change of another writer conflicts.
     """
 
     description: Description
@@ -72,6 +73,10 @@ class RestoreCommit:
     again: pa.Table = field(default_factory=ADD_SCHEMA.empty_table, repr=False)
     txn: Txn | None = None
     done: str = "restored"
+    hint: str = (
+        "Run `deltactl describe-history TABLE` to see the other writer's change. Rerun only if you "
+        "want to undo that change too."
+    )
 
     def prepare(self, base: CommitBase) -> Actions:
         """See ``Draft.prepare``."""
@@ -100,11 +105,7 @@ class RestoreCommit:
         elif concurrent.non_file_actions.domains:
             reason = "another writer changed the table's domain metadata"
         if reason is not None:
-            raise ConflictError(
-                f"nothing was {self.done}: {reason} during the run",
-                hint="Run `deltactl describe-history TABLE` to see the other writer's change. "
-                "Rerun only if you want to undo that change too.",
-            )
+            raise ConflictError(f"nothing was {self.done}: {reason} during the run", hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def replace_clone(
         noted.ensure_there()
         removed = (report.files_removed, report.bytes_removed)
         description = describe_clone(plan, options.properties, context, removed=removed)
-        draft = update.draft(description, context, "replaced")
+        draft = update.draft(description, context, "replaced", undoes=True)
         draft = dataclasses.replace(draft, ensure=partial(_ensure_unchanged, current))
         after = context.transaction(target_log, CommitBase.of(current), files).commit(draft)
     run_after_commit(target_log, current, after, context)

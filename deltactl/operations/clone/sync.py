@@ -99,7 +99,8 @@ def sync_clone(
         base = CommitBase.of(update.current)
         transaction = context.transaction(target_log, base, files)
         description = describe_clone(plan, options.properties, context, counts, removed)
-        after = transaction.commit(update.draft(description, context, "synced"))
+        draft = update.draft(description, context, "synced", undoes=options.full)
+        after = transaction.commit(draft)
     run_after_commit(target_log, update.current, after, context)
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target, after, context)

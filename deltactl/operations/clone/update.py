@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -70,8 +71,15 @@ class Update:
             bytes_removed=sum_sizes(self.removed),
         )
 
-    def draft(self, description: Description, context: RunContext, done: str) -> RestoreCommit:
-        """Return the commit; ``done`` is what messages call it."""
+    def draft(
+        self, description: Description, context: RunContext, done: str, *, undoes: bool
+    ) -> RestoreCommit:
+        """Return the commit; ``done`` is what messages call it.
+
+        ``undoes``: whether a rerun undoes changes that other writers made to the clone.
+        """
+        history = f"`deltactl describe-history {shlex.quote(self.current.store.uri)}`"
+        rerun = "Rerun only if you want to undo that change too." if undoes else "Then rerun."
         return RestoreCommit(
             description=description,
             read_version=self.current.version,
@@ -82,6 +90,7 @@ class Update:
             state=self.state,
             txn=clone_txn(self.plan, context.clock.now_ms()),
             done=done,
+            hint=f"Run {history} to see the other writer's change. {rerun}",
         )
 
 

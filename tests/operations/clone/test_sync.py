@@ -399,8 +399,12 @@ def test_another_writer_wins() -> None:
                 _changed_rows(target)
             super().put_if_absent(name, data)
 
-    with pytest.raises(ConflictError, match="nothing was synced: another writer added"):
+    with pytest.raises(ConflictError, match="nothing was synced: another writer added") as raised:
         sync(builder.store, Beaten(target))
+    assert raised.value.hint == (
+        f"Run `deltactl describe-history {target.uri}` to see the other writer's change. "
+        "Then rerun."
+    )
     assert Table("x", store=target).snapshot().version == 1
 
 
