@@ -171,6 +171,9 @@ class Transaction:
             name = settle_commit(
                 store, committer, version, commit.content, attempt.facts, sleep=sleep
             )
+        except ObjectNotFoundError:  # the directory of the log
+            self.base.ensure_table_is_there(self._log)
+            raise
         except CommitDamagedError:
             self._ensure_not_lost(version)
             raise
