@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltactl.cli.commands.vacuum_undo import (
-    describe_lost,
-    hint_at_lost,
-    purge_quarantined,
-    undo_run,
-)
 from deltactl.cli.commands.vacuum_undo import forget_clone as drop_clone
+from deltactl.cli.commands.vacuum_undo import purge_quarantined, undo_run
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
 from deltactl.cli.options.declared import is_typed
@@ -25,6 +19,7 @@ from deltactl.errors import (
     UsageError,
     explain_rest,
 )
+from deltactl.operations.vacuum.lost import find_lost_error
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
@@ -201,15 +196,11 @@ _NEXT_TIME = " Next time, add --quarantine, so that --undo can restore deleted f
 def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     """Return the error of a vacuum; report removed files that the table needs first."""
     failed = _describe_failures(report)
-    if report.lost:
-        found = describe_lost(report.lost)
-        return FileMissingError(
-            found if failed is None else f"{found}; and {failed}",
-            hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
-            f"these files: the table needs them."
-            if report.quarantined_until_ms is not None
-            else hint_at_lost(table, _NEXT_TIME),
-        )
+    lost = find_lost_error(report, table, _NEXT_TIME)
+    if lost is not None and failed is not None and not report.was_replaced:
+        return FileMissingError(f"{lost.message}; and {failed}", hint=lost.hint)
+    if lost is not None:
+        return lost
     if failed is None:
         return None
     removed = f"{format_count(report.files_removed, 'file was', 'files were')} removed."

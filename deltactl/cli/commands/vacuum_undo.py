@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask
@@ -18,6 +17,7 @@ from deltactl.errors import (
     explain_rest,
     find_worst_error,
 )
+from deltactl.operations.vacuum.lost import describe_lost, hint_at_lost
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
@@ -135,20 +135,6 @@ def purge_quarantined(
         dry_run=dry_run,
         result=report.to_dict(),
         is_idle=not report.runs,
-    )
-
-
-def describe_lost(lost: Sequence[str]) -> str:
-    """Return the text about removed files that another writer started to use."""
-    files = format_count(len(lost), "file", "files")
-    return f"another writer started using {files} during the deletion: {lost[0]}"
-
-
-def hint_at_lost(table: str, advice: str = "") -> str:
-    """Return what to do about lost files that are in no quarantine, and an advice."""
-    return (
-        f"Copy these files back from a backup. Or run `deltactl restore {shlex.quote(table)} "
-        f"--to-version VERSION` to return to a version that does not need them.{advice}"
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum.undo import UndoReport
 
 _SHOWN_COSTS = 8
-_LOST = "Removed, but another writer started using them"
+_LOST = "Removed, but the table needs them"
 
 
 def describe_vacuum(report: VacuumReport, table: str) -> Iterator[Section]:

@@ -37,6 +37,7 @@ from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.operations.optimize.run import try_optimize
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.vacuum.lost import find_lost_error
 from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.network.counts import requests_sent
 from deltactl.units import format_count
@@ -287,11 +288,12 @@ def _run_vacuum(work: TableWork, base: Outcome) -> Outcome:
     if report.plan.is_empty:  # the vacuum is recorded all the same
         return _was_done(base)
     failed = {failure.path: failure.error for failure in report.failures if failure.path}
+    lost = find_lost_error(report, work.facts.table)
     return replace(
         base,
         measured=None if report.interrupted and not report.files_removed else effect,
         versions=report.versions,
-        error=_not_deleted(failed, "file") or report.stopped,
+        error=lost or _not_deleted(failed, "file") or report.stopped,
         is_stopped=report.interrupted,
     )
 

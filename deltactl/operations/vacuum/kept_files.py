@@ -101,7 +101,7 @@ class KeepRules:
     context: RunContext
 
 
-def _live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
+def live_names(snapshot: Snapshot, role: Role = "live") -> Iterator[Kept]:
     """Yield the names of live files and their deletion vectors.
 
     An absolute name outside of the root may be another address of a file below it.
@@ -138,7 +138,7 @@ def reads_iceberg(snapshot: Snapshot) -> bool:
 
 def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kept]:
     store = rules.snapshot.store
-    yield from _live_names(rules.snapshot)
+    yield from live_names(rules.snapshot)
     times: list[pa.ChunkedArray] = []
     for batch in rules.snapshot.tombstone_batches((*_FILE_COLUMNS, "deletion_timestamp_ms")):
         young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.retention.cutoff_ms)
@@ -163,7 +163,7 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
     yield locate(store, changes.filter(is_kept)["path"]).drop_null(), "retained"
     for version in sorted(versions):
         if version != rules.snapshot.version:
-            yield from _live_names(version_to_keep(rules.log, version), "retained")
+            yield from live_names(version_to_keep(rules.log, version), "retained")
     yield from _needed_before_gaps(rules)
 
 
@@ -177,7 +177,7 @@ def _needed_before_gaps(rules: KeepRules) -> Iterator[Kept]:
     older = [it for it in _older_versions(log, log.first_commit - 1) if it >= since]
     for first, *others in split_runs(older, log.commit_files.keys()):
         snapshot = log.snapshot(first)
-        yield from _live_names(snapshot, "retained")
+        yield from live_names(snapshot, "retained")
         for commits in log.parsed_commits(others, snapshot.metadata.partition_keys):
             yield file_names(log.store, commits.adds), "retained"
 

@@ -22,6 +22,7 @@ from deltactl.errors import (
     DeltactlError,
     SafetyError,
     StorageError,
+    TableError,
     Warn,
     explain_foreign,
 )
@@ -43,10 +44,11 @@ from deltactl.operations.vacuum.journal import (
     write_journal,
     write_record,
 )
+from deltactl.operations.vacuum.kept_files import live_names
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.report import FileFailure, VacuumReport
-from deltactl.operations.vacuum.spellings import find_alike
+from deltactl.operations.vacuum.spellings import find_alike, fold_names
 from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
@@ -77,6 +79,7 @@ class _Totals:
     changed: list[str] = field(default_factory=list)
     came_back: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
+    was_replaced: bool = False
     failures: list[FileFailure] = field(default_factory=list)
 
 
@@ -158,9 +161,9 @@ class VacuumRun:
             self._end(completed=is_whole)
             self._finish(is_whole)
         except DeltactlError as error:
-            stopped = stopped or error
+            stopped = stopped or self._look_for_another_table(error)
         if stopped is not None:
-            if not self._totals.removed:
+            if not (self._totals.removed or self._totals.lost):
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped))
         return self._report(stopped, interrupted=self._context.is_cancelled)
@@ -228,8 +231,41 @@ class VacuumRun:
             if not self._context.is_cancelled:
                 self._remove_directories(cutoff_ms)
         except DeltactlError as error:
-            return error
+            return self._look_for_another_table(error)
         return None
+
+    def _look_for_another_table(self, stopped: DeltactlError) -> DeltactlError:
+        """If another table has replaced this one, note the removed files that it needs.
+
+        Files are removed by name, so this run may have removed files of that table.
+
+        Returns:
+            The error that stopped the run, or one that says that the other table cannot be read.
+        """
+        try:
+            self._base.ensure_table_is_there(self._log)
+        except StorageError:  # there is no table, or this is not known
+            return stopped
+        except DeltactlError:
+            self._totals.was_replaced = bool(self._totals.tried)
+        if not self._totals.was_replaced:
+            return stopped
+        self._totals.failures.clear()  # a file that was put back is there although it was removed
+        planned = fold_names(self._plan.files["path"])
+        try:
+            used = [
+                names.filter(pc.is_in(fold_names(names), value_set=planned))
+                for names, _ in live_names(self._log.unread().snapshot())
+            ]
+            self._keep(pa.chunked_array([part for it in used for part in it.chunks], pa.string()))
+        except DeltactlError as error:
+            return TableError(
+                f"{stopped.message}. The table that is there now cannot be read: {error.message}. "
+                "Files that this run removed may belong to it",
+                hint="Run `deltactl check TABLE` when the table can be read. If files are missing, "
+                "restore the table from the backup again.",
+            )
+        return stopped
 
     def _remove_files(self, cutoff_ms: int) -> None:
         """Remove files in rounds; before and after each, read the commits of other writers."""
@@ -281,11 +317,7 @@ class VacuumRun:
         for part in (tail.adds, tail.removes):
             names = file_names(self._store, part)
             self._ensure_no_new_names(names)
-            alike = find_alike(self._plan.files["path"], names)
-            texts = (names, misread_names(self._store, names), alike)
-            back = {text for column in texts for text in column.to_pylist()}
-            self._totals.came_back |= back
-            self._restore(sorted(back & self._totals.tried))
+            self._keep(names)
         ensure_supported(self._base.protocol, self._base.metadata, Operation.VACUUM)
         self._log.ensure_decides(self._base.protocol, self._base.metadata)
         before, after = self._origin, self._base.metadata
@@ -297,6 +329,14 @@ class VacuumRun:
                 hint="Rerun the command.",
             )
         self._ensure_no_new_clone()
+
+    def _keep(self, names: pa.ChunkedArray) -> None:
+        """Drop files that others use from the plan, and restore those that were removed."""
+        alike = find_alike(self._plan.files["path"], names)
+        texts = (names, misread_names(self._store, names), alike)
+        back = {text for column in texts for text in column.to_pylist()}
+        self._totals.came_back |= back
+        self._restore(sorted(back & self._totals.tried))
 
     def _ensure_no_new_names(self, names: pa.ChunkedArray) -> None:
         """Refuse orphans if other programs write to the directory: see ``was_converted``."""
@@ -383,6 +423,7 @@ class VacuumRun:
             folders_removed=totals.folders,
             came_back=tuple(sorted(totals.came_back & planned - set(totals.lost))),
             lost=tuple(totals.lost),
+            was_replaced=totals.was_replaced,
             changed=tuple(totals.changed),
             vanished=totals.vanished,
             failures=tuple(totals.failures),

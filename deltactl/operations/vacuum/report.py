@@ -32,7 +32,8 @@ class VacuumReport(ShortRepr):
     """The result of a vacuum; only files whose removal the store confirmed count as removed.
 
     ``came_back``: files that another writer added again during the run; kept or moved back.
-    ``lost``: such files that were already removed and could not be moved back. ``skipped``: the
+    ``lost``: such files that were already removed and could not be moved back. ``was_replaced``:
+    another table replaced this one during the run; these are files of that table. ``skipped``: the
     removable files, if they were below the threshold of the run. ``changed``: files that were
     modified after planning; ``vanished``: files that did not exist any more. ``stopped``: the error
     that ended the run early; ``failures`` have it too, without a path.
@@ -50,6 +51,7 @@ class VacuumReport(ShortRepr):
     folders_removed: int = 0
     came_back: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    was_replaced: bool = False
     changed: tuple[str, ...] = ()
     vanished: int = 0
     failures: tuple[FileFailure, ...] = ()

@@ -13,6 +13,7 @@ from typing import Final
 from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
+    ObjectNotFoundError,
     SafetyError,
     UnsupportedByStoreError,
     Warn,
@@ -23,7 +24,7 @@ from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
-from deltactl.log.writing.commit_base import CommitBase
+from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
@@ -108,8 +109,9 @@ def vacuum_table(
     abort_ended_uploads(store, context.clock, context.warn)
     log.ensure_can_commit(Permission.CLEAN_DATA)
     run = VacuumRun(log, snapshot, plan, options, context, replan=plan_by)
-    report = run.execute()
-    if report.versions and not report.interrupted:
+    with noticing_loss(log, snapshot, ObjectNotFoundError):  # the directory of the journal
+        report = run.execute()
+    if report.versions and not (report.interrupted or report.was_replaced):
         run_after_commit(
             log,
             snapshot,

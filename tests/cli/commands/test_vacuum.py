@@ -214,7 +214,7 @@ def test_a_purge_reports_files_that_another_writer_uses(
     monkeypatch.setattr(purge, "purge_quarantine", lambda *_, **__: report)
     ran = cli("vacuum", "events", "--purge-quarantine", "--yes")
     assert ran.code == FileMissingError("").exit_code
-    assert "Removed, but another writer started using them (1)\n  p=a/lost.parquet" in ran.out
+    assert "Removed, but the table needs them (1)\n  p=a/lost.parquet" in ran.out
     assert ran.err.startswith("error: another writer started using 1 file during the deletion: p=a")
     assert "hint: Copy these files back from a backup. Or run `deltactl restore events" in ran.err
 
@@ -503,10 +503,25 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     assert error.message.startswith("another writer started using 1 file during the deletion")
     assert "p=a/lost.parquet" in error.message
     assert "p=a/stays.parquet: no permission" in error.message
+    for until_ms, says in (
+        (None, "Restore the table from the"),
+        (0, "Run `deltactl vacuum events"),
+    ):
+        other = replace(broken, was_replaced=True, quarantined_until_ms=until_ms)
+        error = _find_error(other, "events")
+        assert error is not None
+        assert (error.exit_code, error.message) == (
+            1,
+            "the table was replaced during the vacuum, and the table that is there now lacks 1 "
+            "file that this run removed: p=a/lost.parquet",
+        )
+        assert error.hint is not None
+        assert error.hint.startswith(says)
+        assert "`deltactl check events`, which lists" in error.hint
     page = Page()
     page.show(describe_vacuum(broken, "events"))
     lines = list(page.plain_lines())
-    where = lines.index("Removed, but another writer started using them (1)")
+    where = lines.index("Removed, but the table needs them (1)")
     assert lines[where + 1] == "  p=a/lost.parquet"
 
 

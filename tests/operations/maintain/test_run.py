@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -557,6 +557,31 @@ def test_a_vacuum_that_stops_after_its_last_file_says_why(
     table = only(run(tmp_path, only=frozenset({"vacuum"})))
     assert [error.message for error in table.errors] == ["Permission denied"]
     assert not (tmp_path / live[0]).exists()
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_a_vacuum_that_deletes_files_of_a_restored_table_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup, in which the file is live, replaces the table during the vacuum."""
+    root, backup = tmp_path / "t", tmp_path / "backup"
+    builder = build(root)
+    shutil.copytree(root, backup)
+    gone = next(iter(builder.state.files))[0]
+    builder.remove(gone)
+    age(root)
+    delete_many = LocalStore.delete_many
+
+    def restore_backup(store: LocalStore, names: Sequence[str]) -> dict[str, StorageError]:
+        if gone in names:
+            root.rename(tmp_path / "damaged")
+            backup.rename(root)
+        return delete_many(store, names)
+
+    monkeypatch.setattr(LocalStore, "delete_many", restore_backup)
+    [error] = run(root, only=frozenset({"vacuum"})).errors.values()
+    assert (error.code, error.exit_code) == ("FILE_MISSING", 1)
+    assert error.message.endswith(f"lacks 1 file that this run removed: {gone}")
 
 
 @pytest.mark.usefixtures("trusted_clock")

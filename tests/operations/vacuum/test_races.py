@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,66 @@ def test_a_change_of_the_table_meanwhile_stops_the_run(
     with pytest.raises(error, match=says):
         scene.vacuum(Meanwhile(scene.dated(), "put", lambda: change(scene)))
     assert set(gone) <= scene.names()
+
+
+@pytest.mark.parametrize(
+    ("quarantine", "is_readable"), [(False, True), (False, False), (True, True)]
+)
+def test_files_of_a_table_that_replaces_this_one_are_reported_or_moved_back(
+    quarantine: bool, is_readable: bool
+) -> None:
+    """As a restore from a backup: files that this vacuum removes are live again."""
+    scene, gone, _ = removed_long_ago()
+
+    def restore_backup() -> None:
+        later = range(2, scene.builder.version + 2)  # the last one is VACUUM START
+        scene.store.delete_many([commit_path(version) for version in later])
+        if not is_readable:
+            scene.store.put(commit_path(0), b"{")
+
+    if quarantine:
+        with pytest.raises(ConflictError, match="the table was replaced during the run"):
+            scene.vacuum(Meanwhile(scene.dated(), "moved", restore_backup), quarantine=True)
+        assert set(gone) <= scene.names()
+        return
+    report = scene.vacuum(Meanwhile(scene.dated(), "delete_many", restore_backup))
+    assert report.was_replaced
+    assert report.stopped is not None
+    assert report.lost == (tuple(sorted(gone)) if is_readable else ())
+    assert ("may belong to it" in report.stopped.message) != is_readable
+    assert report.stopped.exit_code == (4 if is_readable else 1)
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+@pytest.mark.parametrize("file", ["plan.parquet", commit_path(2)])
+def test_a_table_that_is_moved_while_a_run_writes_its_journal_or_a_commit(
+    file: str, is_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system then says only that a file does not exist."""
+    root = tmp_path / "t"
+
+    def write() -> None:
+        for number in range(2):
+            write_deltalake(root, pa.table({"id": [number]}), mode="overwrite")
+
+    def moving(call: Callable[..., None]) -> Callable[..., None]:
+        def run(source: str, target: str, **options: bool) -> None:
+            if target.endswith(file) and not (tmp_path / "old").exists():
+                root.rename(tmp_path / "old")
+                if is_back:
+                    write()
+            call(source, target, **options)
+
+        return run
+
+    write()
+    age(root)
+    monkeypatch.setattr(os, "link", moving(os.link))
+    monkeypatch.setattr(os, "replace", moving(os.replace))
+    says = "created again during the run" if is_back else "moved or deleted during the run"
+    with pytest.raises(DeltactlError, match=says) as raised:
+        Table(str(root)).vacuum(retain=timedelta(0), force_retention=True)
+    assert raised.value.hint is not None
 
 
 @pytest.mark.usefixtures("trusted_clock")

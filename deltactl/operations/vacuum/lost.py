@@ -1,0 +1,57 @@
+"""The error about removed files that the table needs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.errors import FileMissingError
+from deltactl.units import format_count
+
+if TYPE_CHECKING:
+    from deltactl.operations.vacuum.report import VacuumReport
+
+
+def find_lost_error(report: VacuumReport, table: str, advice: str = "") -> FileMissingError | None:
+    """Return the error about files that a vacuum removed and the table needs, if there are any.
+
+    ``advice`` is for a run without a quarantine.
+    """
+    if not report.lost:
+        return None
+    where, is_kept = shlex.quote(table), report.quarantined_until_ms is not None
+    undo = f"`deltactl vacuum {where} --undo {report.run_id}`"
+    if not report.was_replaced:
+        hint = f"Run {undo} to restore these files: the table needs them."
+        return FileMissingError(
+            describe_lost(report.lost), hint=hint if is_kept else hint_at_lost(table, advice)
+        )
+    files = format_count(len(report.lost), "file", "files")
+    check = f"`deltactl check {where}`, which lists the files that are still missing."
+    if is_kept:
+        hint = f"Run {undo}, then {check} Copy those back from the backup."
+    else:
+        hint = (
+            "Restore the table from the backup again, or copy these files from it. Then run "
+            f"{check}{advice}"
+        )
+    return FileMissingError(
+        f"the table was replaced during the vacuum, and the table that is there now lacks {files} "
+        f"that this run removed: {report.lost[0]}",
+        hint=hint,
+    )
+
+
+def describe_lost(lost: Sequence[str]) -> str:
+    """Return the text about removed files that another writer started to use."""
+    files = format_count(len(lost), "file", "files")
+    return f"another writer started using {files} during the deletion: {lost[0]}"
+
+
+def hint_at_lost(table: str, advice: str = "") -> str:
+    """Return what to do about lost files that are in no quarantine, and an advice."""
+    return (
+        f"Copy these files back from a backup. Or run `deltactl restore {shlex.quote(table)} "
+        f"--to-version VERSION` to return to a version that does not need them.{advice}"
+    )
