@@ -152,9 +152,10 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     )
     chosen = lost.filter(report.is_chosen)
     if chosen.files.num_rows and TableProperties(snapshot.metadata.configuration).flag(_FEED):
+        lost_part = "vectors" if options.keep_deleted_rows else "rows of the missing files"
         context.warn(
             "the table has a change data feed: the changes of the version that this fix commits "
-            "cannot be read, because the rows of the missing files are lost"
+            f"cannot be read, because the {lost_part} are lost"
         )
     refusal = find_append_only_refusal(CommitBase.of(snapshot)) or find_loss_refusal(
         log.uri, chosen, chosen.files.num_rows, snapshot.num_files, options.expect_files
