@@ -61,6 +61,16 @@ def rewritten(data: bytes) -> bytes:
     return data.replace(b"parquet-cpp", b"Parquet-cpp")
 
 
+def replace_in_place(store: MemoryStore, path: str, shift_ms: int) -> bytes:
+    """Replace a file by one of the same size and another time; return what it was."""
+    (info,) = store.stat_many([path])
+    assert info is not None
+    before = store.read(path)
+    store.put(path, rewritten(before))
+    store.set_modified(path, info.modified_ms + shift_ms)
+    return before
+
+
 def test_new_files_gone_files_and_vectors() -> None:
     builder = with_vectors()
     source, target = builder.store, fresh_store()
@@ -413,11 +423,7 @@ def test_another_writer_wins() -> None:
 def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool) -> None:
     builder, source, target = synced(files=2)
     path = next(iter(builder.data))
-    copied = target.read(path)
-    (info,) = source.stat_many([path])
-    assert info is not None
-    source.put(path, rewritten(copied))
-    source.set_modified(path, info.modified_ms + shift_ms)
+    copied = replace_in_place(source, path, shift_ms)
     if grows:
         builder.append([{"id": 3}])
     with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
@@ -442,13 +448,9 @@ def test_a_file_that_was_replaced_is_noticed_after_an_optimize_of_the_clone(
     builder, source, target = synced(files=2)
     Table("x", store=target).optimize()
     path = next(iter(builder.data))
-    copied = target.read(path)
-    (info,) = source.stat_many([path])
-    assert info is not None
     if is_vacuumed:
         target.delete_many([*builder.data])
-    source.put(path, rewritten(copied))
-    source.set_modified(path, info.modified_ms + shift_ms)
+    copied = replace_in_place(source, path, shift_ms)
     if grows:
         builder.append([{"id": 3}])
     with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
