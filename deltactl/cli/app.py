@@ -192,8 +192,9 @@ def _end(code: int) -> NoReturn:
     After an error, threads of Arrow may still read through Python objects. While an interpreter is
     finalized, such a thread aborts the process (exit status 134), or both wait for ever.
     """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    with suppress(BaseException):  # Ctrl-C must not change the exit status
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
     _leave_streams()
     os._exit(code)
 

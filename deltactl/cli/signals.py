@@ -86,7 +86,8 @@ def cancel_on_signals(
         if cancellation.signal_number is not None:
             abort(number)
         cancellation.signal_number = number
-        cancellation.token.set()
+        # Not in this thread: if it is just in a call of the token, it holds the lock of the token.
+        threading.Thread(target=cancellation.token.set, daemon=True).start()
         if notify is not None and not cancellation.is_idle:
             notify("stopping; finished work is kept (send the signal again to abort at once)")
 

@@ -327,6 +327,20 @@ def test_signals_cancel_an_orderly_command(number: int, code: int) -> None:
     assert (child.returncode, err) == (code, "error: stopped in good order\n")
 
 
+def test_a_signal_in_a_call_of_the_token_does_not_block(process: RunCli) -> None:
+    """As in ``wait``, the main thread has the lock of the token when the signal arrives."""
+    program = (
+        "import signal\n"
+        "from deltactl.cli.signals import cancel_on_signals\n"
+        "with cancel_on_signals() as cancellation:\n"
+        "    with cancellation.token._cond:\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "    print(cancellation.token.wait(30))\n"
+    )
+    ran = process("-c", program)
+    assert (ran.code, ran.out) == (0, "True\n")
+
+
 def test_a_second_signal_aborts_at_once() -> None:
     child = start("wait-here", "--orderly", "--deaf")
     child.send_signal(signal.SIGTERM)

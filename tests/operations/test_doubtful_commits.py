@@ -19,7 +19,7 @@ from tests.operations.clone.test_run import clone
 from tests.support.checkpoints import memory_of, new_table
 from tests.support.damage import edit_commit
 from tests.support.stores import fresh_store
-from tests.support.table_builder import TableBuilder
+from tests.support.table_builder import TableBuilder, commit_path
 
 METRICS = {"numRemovedFiles": "1", "numAddedFiles": "1"}
 
@@ -86,6 +86,27 @@ def test_a_sync_does_not_take_the_damage_into_the_clone() -> None:
     said = list[str]()
     sync(builder.store, target, full=True, warnings=said)
     assert any(LOST in text for text in said)
+
+
+def test_the_first_run_of_a_sync_warns() -> None:
+    builder, _ = synced()
+    target, said = fresh_store(), list[str]()
+    sync(builder.store, target, warnings=said)
+    assert Table("x", store=target).snapshot().version == 0
+    assert any(LOST in text for text in said)
+
+
+def test_the_hint_names_the_clone_if_the_commit_is_one_of_the_clone() -> None:
+    builder, target = fill(new_table()), fresh_store()
+    clone(builder.store, target)
+    Table("x", store=target).optimize()
+    name = commit_path(1)
+    lines = target.read(name).splitlines(keepends=True)
+    target.put(name, b"".join(line for line in lines if not line.startswith(b'{"remove"')))
+    with pytest.raises(SafetyError, match="1.json may be damaged") as caught:
+        sync(builder.store, target)
+    assert f"deltactl check {target.uri}" in str(caught.value.hint)
+    assert target.uri != builder.store.uri
 
 
 @pytest.mark.parametrize(

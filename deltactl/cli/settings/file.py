@@ -270,7 +270,7 @@ def _is_file(path: Path) -> bool:
     except OSError as error:
         why = f"cannot know whether this file exists: {error.strerror}"
     else:
-        if stat.S_ISREG(mode):
+        if stat.S_ISREG(mode) or path.samefile(os.devnull):
             return True
         why = "not a regular file"
     raise UsageError(

@@ -58,7 +58,7 @@ def load_audited(
         if or_warn:
             seen.warn(log)
         else:
-            seen.ensure_none(KEEPS_DAMAGE)
+            seen.ensure_none(log, KEEPS_DAMAGE)
     head = snapshot.head
     if head is None or head.version not in log.listed.checksums:
         return snapshot

@@ -88,7 +88,9 @@ class CommitDoubts(Visitor):
             f" (and {format_count(others, 'later commit')})" if others else ""
         )
 
-    def ensure_none(self, why: str, command: str = "`deltactl checkpoint TABLE`") -> None:
+    def ensure_none(
+        self, log: DeltaLog, why: str, command: str = "`deltactl checkpoint TABLE`"
+    ) -> None:
         """Refuse a step beside a commit that may be damaged.
 
         ``why``: what the step would do to the table. ``command`` asks whether the commit is right.
@@ -97,9 +99,11 @@ class CommitDoubts(Visitor):
             SafetyError: there is such a commit.
         """
         if self.found:
+            hint = f"{RESTORE_COMMIT} Or run {command} on a terminal, which asks."
             raise SafetyError(
-                f"{self.describe()}. {why}",
-                hint=f"{RESTORE_COMMIT} Or run {command} on a terminal, which asks.",
+                f"in {log.uri}, {self.describe()}. {why}",
+                # Of two tables of a run, this may be either.
+                hint=hint.replace("TABLE", shlex.quote(log.uri)),
             )
 
     def warn(self, log: DeltaLog, first: int = 0) -> None:

@@ -124,7 +124,7 @@ def _make_plan(
     log: DeltaLog, options: AlterOptions, context: RunContext
 ) -> tuple[Snapshot, AlterPlan]:
     log.ensure_newest()
-    # A feature is dropped by a rewrite; else only the metadata changes.
+    # To drop a feature, files may be rewritten; else only the metadata changes.
     snapshot = load_audited(log, or_warn=options.drop_feature is None)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:

@@ -13,7 +13,7 @@ from deltactl.log.snapshot import Snapshot
 _DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
 
 
-def ensure_undoubted(doubts: CommitDoubts, *, cleanup: bool = False) -> None:
+def ensure_undoubted(log: DeltaLog, doubts: CommitDoubts, *, cleanup: bool = False) -> None:
     """Refuse to write a checkpoint, or to delete log files, beside a commit that may be damaged.
 
     Raises:
@@ -23,8 +23,8 @@ def ensure_undoubted(doubts: CommitDoubts, *, cleanup: bool = False) -> None:
         "A checkpoint would keep the damage, and a log cleanup would delete the files that show it"
     )
     if cleanup:
-        doubts.ensure_none(why, "`deltactl checkpoint TABLE --cleanup-only`")
-    doubts.ensure_none(why)
+        doubts.ensure_none(log, why, "`deltactl checkpoint TABLE --cleanup-only`")
+    doubts.ensure_none(log, why)
 
 
 def find_contradiction(log: DeltaLog, version: int, loaded: Snapshot | None) -> str | None:

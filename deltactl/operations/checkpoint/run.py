@@ -239,7 +239,7 @@ class _Job:
         if doubtful <= self._accepted:
             return
         if self._confirm_doubt is None:
-            ensure_undoubted(self._doubts, cleanup=cleanup)
+            ensure_undoubted(self._log, self._doubts, cleanup=cleanup)
         elif not self._confirm_doubt(
             f"{self._doubts.describe()}. "
             + ("Is the commit right?" if len(doubtful) == 1 else "Are all these commits right?")

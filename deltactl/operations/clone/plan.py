@@ -121,10 +121,11 @@ class ClonePlan:
         return f"delta.`{self.source_uri}`"
 
 
-def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
-    """Load the version of the source.
+def load_source(source: DeltaLog, options: CloneOptions, *, or_warn: bool = True) -> Snapshot:
+    """Load the version of the source; warn of commits that may be damaged.
 
     Raises:
+        SafetyError: a commit may be damaged, without ``or_warn``.
         NotATableError: there is no log.
         LogGapError: the latest version is asked for, and the newest commits were lost.
         VersionNotFoundError: the version is outside the log; the message has the range.
@@ -141,9 +142,7 @@ def load_source(source: DeltaLog, options: CloneOptions) -> Snapshot:
         version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
     if version is not None:
         source.ensure_has(version)
-    # A sync removes files of the clone, which may be a backup; a new clone can be deleted.
-    is_new = not options.sync or options.full
-    snapshot = load_audited(source, version, or_warn=is_new)
+    snapshot = load_audited(source, version, or_warn=or_warn)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
     named = parse_properties(options.properties).get(STATS_COLUMNS_KEY)
     if named is not None:

@@ -206,8 +206,8 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
             hint = f"Add {needed} to bring this clone up to the source's version."
         elif past is not None and not plan.deep and past.source_table_id == plan.source_table_id:
             hint = (
-                f"Add {option('replace', True)} to replace this clone, with the changes that were "
-                "committed to it."
+                f"Add {option('replace', True)} to replace this clone. This discards the changes "
+                "that were committed to it."
             )
         raise SafetyError(f"{target.uri} already contains a table", hint=hint)
     if not dry_run:

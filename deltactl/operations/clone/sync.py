@@ -141,7 +141,8 @@ def _plan(
     current = load_audited(target, or_warn=options.full)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target)
-    snapshot = load_source(source, options)
+    # A sync removes files of the clone, which may be a backup.
+    snapshot = load_source(source, options, or_warn=options.full)
     options = _with_past_options(options, past, snapshot, target.store, now_ms)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:

@@ -171,7 +171,7 @@ def _examine_files(subject: TableSubject) -> list[Action]:
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions:
             return []
-        subject.doubts.ensure_none(KEEPS_DAMAGE)
+        subject.doubts.ensure_none(subject.log, KEEPS_DAMAGE)
         plan = plan_optimize(
             subject.log,
             snapshot,

@@ -52,7 +52,7 @@ def find_checkpoint(subject: TableSubject) -> list[Action]:
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     if problem is not None and may_announce(subject.log, segment.checkpoint):
         return [_replace_hint(subject, problem)]
-    ensure_undoubted(subject.doubts)
+    ensure_undoubted(subject.log, subject.doubts)
     tail_bytes = sum(info.size_bytes for info in segment.tail)
     head_bytes = 0
     if segment.checkpoint is not None:
@@ -113,7 +113,7 @@ def find_cleanup(subject: TableSubject) -> list[Action]:
     facts.waiting_log_files = 0 if old_by_clock == old else _count_waiting(subject)
     if plan is None or number < _MIN_LOG_FILES:
         return []
-    ensure_undoubted(subject.doubts, cleanup=True)
+    ensure_undoubted(subject.log, subject.doubts, cleanup=True)
     files = format_count(number, "log file")
     return [
         subject.action(

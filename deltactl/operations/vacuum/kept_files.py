@@ -410,9 +410,10 @@ def _refuse(store: Store, note: CloneNote, error: DeltactlError, now_ms: int) ->
         "uses. If the clone or this table was moved, make the old address lead to it, for example "
         "with a symbolic link. Or, for a clone that is now at NEW, first run `deltactl clone "
         f"{source} NEW --shallow --version {note.source_version}`, which records its new address "
-        "and does not change it (repeat the condition of a clone of some partitions). Do not run "
+        "and does not change it (repeat the condition of a clone of some partitions). If this "
+        "table no longer has that version, make a deep clone of NEW instead. Do not run "
         f"`deltactl clone {source} NEW --shallow --replace`: it replaces the rows of the clone. "
-        "If the new address is recorded, or the clone was deleted or never committed, or uses no "
-        "file of this table any more, run "
+        "If the new address is recorded, the deep clone is made, or the clone was deleted or never "
+        "committed, or uses no file of this table any more, run "
         f"`deltactl vacuum {source} --forget-clone {clone}`.",
     ) from error

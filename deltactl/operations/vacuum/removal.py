@@ -20,6 +20,7 @@ from deltactl.errors import (
     KEEPS_FILES,
     ConflictError,
     DeltactlError,
+    NotATableError,
     SafetyError,
     StorageError,
     TableError,
@@ -244,7 +245,7 @@ class VacuumRun:
         """
         try:
             self._base.ensure_table_is_there(self._log)
-        except StorageError:  # there is no table, or this is not known
+        except (StorageError, NotATableError):  # there is no table, or this is not known
             return stopped
         except DeltactlError:
             self._totals.was_replaced = bool(self._totals.tried)

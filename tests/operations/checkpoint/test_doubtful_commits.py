@@ -130,7 +130,8 @@ def test_a_cleanup_keeps_a_doubtful_commit_that_a_checkpoint_confirmed() -> None
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=LOST) as caught:
         checkpoint(builder.store, cleanup_only=True)
-    assert "`deltactl checkpoint TABLE --cleanup-only` on a terminal" in str(caught.value.hint)
+    command = f"`deltactl checkpoint {builder.store.uri} --cleanup-only`"
+    assert f"{command} on a terminal" in str(caught.value.hint)
     assert memory_of(builder).contents() == before
 
 

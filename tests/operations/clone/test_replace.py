@@ -203,7 +203,7 @@ def test_a_moved_clone_is_recorded_as_the_hint_of_a_vacuum_says(tmp_path: Path) 
     assert command in str(caught.value.hint)
     with pytest.raises(SafetyError, match="already contains a table") as refused:
         clone(source.store, moved, deep=False)
-    assert "with the changes that were committed to it" in str(refused.value.hint)
+    assert "discards the changes that were committed to it" in str(refused.value.hint)
     report = clone(source.store, moved, deep=False, version=1)
     assert (report.is_done, report.notes, ids(moved)) == (True, (source.store.uri,), [3])
     assert {note.clone_uri for note in read_notes(source.store)} == {target.uri, moved.uri}

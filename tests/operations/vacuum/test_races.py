@@ -307,6 +307,14 @@ def test_files_of_a_table_that_replaces_this_one_are_reported_or_moved_back(
     assert report.stopped.exit_code == (4 if is_readable else 1)
 
 
+def test_a_table_that_is_deleted_meanwhile_was_not_replaced() -> None:
+    scene, _, _ = removed_long_ago()
+    report = scene.vacuum(Meanwhile(scene.dated(), "delete_many", lambda: _deleted(scene)))
+    assert not report.was_replaced
+    assert isinstance(report.stopped, NotATableError)
+    assert "may belong to it" not in report.stopped.message
+
+
 @pytest.mark.parametrize("is_back", [False, True])
 @pytest.mark.parametrize("file", ["plan.parquet", commit_path(2)])
 def test_a_table_that_is_moved_while_a_run_writes_its_journal_or_a_commit(
