@@ -6,7 +6,7 @@ id. So a difference from a footer is checked with the rows before it is reported
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +30,7 @@ from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.defaults import find_lacking, has_defaults
-from deltactl.parquet.footer import RowFacts, index_leaves, read_file_stats
+from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import RowReader
@@ -102,9 +102,6 @@ class ContentChecker:
         self._fields = choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
         with_defaults = (f for f in self._fields if has_defaults(StructType((f,))))
         self._with_defaults = StructType(tuple(with_defaults))
-        types = ((it.physical_name, arrow_type(it.type, "physical")) for it in self._fields)
-        stored = index_leaves(pa.schema(types)).items()
-        self._narrow = frozenset(path for path, it in stored if pa.types.is_float32(it.type))
         leaves = list_leaves(StructType(self._fields))
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
@@ -166,7 +163,7 @@ class ContentChecker:
             return
         if stats is None:
             return
-        suspects = list(find_contradictions(stats, self._facts_of_footer(file, leaves), leaves))
+        suspects = list(find_contradictions(stats, _facts_of_footer(file, leaves), leaves))
         certain = [found for found in suspects if not found[1]]
         paths = {path for _, path, _ in suspects if path}
         if paths:
@@ -262,32 +259,9 @@ class ContentChecker:
             found.leaves if vector.is_valid else {},
             found.stored_nulls,
             has_deletes=file.logged.has_vector,
-            narrow=self._narrow,
+            narrow=_narrow_leaves(index_leaves(file.schema)),
         )
         return list(find_contradictions(stats, facts, leaves))
-
-    def _facts_of_footer(self, file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
-        """Return the facts of all rows from a footer."""
-        footer, stored = file.footer, index_leaves(file.schema)
-        floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
-        known = read_file_stats(
-            footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)
-        ).leaves
-        found: dict[FieldPath, LeafStats] = {}
-        for leaf in leaves:
-            column = stored.get(leaf.path)
-            if leaf.path in known:
-                stats = known[leaf.path]
-                is_date = column is not None and pa.types.is_date(column.type)
-                widened = is_date and leaf.kind.startswith("timestamp")
-                found[leaf.path] = widen_dates(stats) if widened else stats
-        return FileFacts(
-            footer.num_rows,
-            footer.num_rows,
-            found,
-            {path: stats.null_count for path, stats in found.items()},
-            narrow=self._narrow,
-        )
 
     def _report(self, file: _Opened, found: Sequence[Contradiction]) -> None:
         for code, _, problem in found:
@@ -348,3 +322,29 @@ def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:
     """Yield the structs that contain the leaves, to count their nulls."""
     for path in dict.fromkeys(leaf.path[:-1] for leaf in leaves if len(leaf.path) > 1):
         yield StatsLeaf(path, "nested")
+
+
+def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
+    """Return the facts of all rows from a footer."""
+    footer, stored = file.footer, index_leaves(file.schema)
+    floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
+    known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
+    found: dict[FieldPath, LeafStats] = {}
+    for leaf in leaves:
+        column = stored.get(leaf.path)
+        if leaf.path in known:
+            stats = known[leaf.path]
+            is_date = column is not None and pa.types.is_date(column.type)
+            widened = is_date and leaf.kind.startswith("timestamp")
+            found[leaf.path] = widen_dates(stats) if widened else stats
+    return FileFacts(
+        footer.num_rows,
+        footer.num_rows,
+        found,
+        {path: stats.null_count for path, stats in found.items()},
+        narrow=_narrow_leaves(stored),
+    )
+
+
+def _narrow_leaves(stored: Mapping[FieldPath, LeafColumn]) -> frozenset[FieldPath]:
+    return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

@@ -43,7 +43,7 @@ class FileFacts:
 
     ``leaves`` are statistics of live rows; read from a footer, of all rows. ``stored_nulls``
     includes deleted rows. ``has_deletes``: some rows are deleted. ``narrow`` are leaves that
-    the schema has as 32-bit floats.
+    the file stores as 32-bit floats.
     """
 
     num_rows: int
@@ -214,8 +214,7 @@ def _judge_bound(
     if value is None or found is None or not _is_comparable(found, leaf.kind):
         return malformed
     if leaf.path in facts.narrow:
-        # Written with 32-bit precision. Of a column that has become wider, readers take the text as
-        # a double: 0.33333334 then excludes the value 0.3333333432674408.
+        # Written with 32-bit precision, even if the column has become wider.
         value, found = _narrow(value), _narrow(found)
     slack = _slack_us(text) if leaf.kind == "timestamp" else _TRUNCATION_US
     if _excludes(value, found, leaf.kind, slack, upper=upper):
