@@ -99,11 +99,13 @@ class CommitDoubts(Visitor):
             SafetyError: there is such a commit.
         """
         if self.found:
-            hint = f"{RESTORE_COMMIT} Or run {command} on a terminal, which asks."
+            where = shlex.quote(log.uri)  # of two tables of a run, this may be either
             raise SafetyError(
                 f"in {log.uri}, {self.describe()}. {why}",
-                # Of two tables of a run, this may be either.
-                hint=hint.replace("TABLE", shlex.quote(log.uri)),
+                hint=f"Run `deltactl check {where}` for details, and restore the commit from a "
+                "backup. If there is no backup, or the commit is right, see `deltactl explain "
+                f"COMMIT_DOUBTFUL`. Or run {command.replace('TABLE', where)} on a terminal, which "
+                "asks.",
             )
 
     def warn(self, log: DeltaLog, first: int = 0) -> None:
