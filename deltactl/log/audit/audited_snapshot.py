@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import pyarrow as pa
 
@@ -24,10 +23,6 @@ from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-
-KEEPS_DAMAGE: Final = (
-    "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
-)
 
 
 def load_audited(
@@ -58,7 +53,7 @@ def load_audited(
         if or_warn:
             seen.warn(log)
         else:
-            seen.ensure_none(log, KEEPS_DAMAGE)
+            seen.ensure_none(log)
     head = snapshot.head
     if head is None or head.version not in log.listed.checksums:
         return snapshot

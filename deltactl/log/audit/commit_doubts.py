@@ -36,12 +36,12 @@ _REMOVED: Final = (
     "numTargetFilesRemoved",
     "num_target_files_removed",
 )
-RESTORE_COMMIT: Final = (
-    "Run `deltactl check TABLE` for details, and restore the commit from a backup. If there is no "
-    "backup, or the commit is right, see `deltactl explain COMMIT_DOUBTFUL`."
-)
-
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
+
+
+_KEEPS_DAMAGE: Final = (
+    "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,14 @@ class CommitDoubts(Visitor):
     def describe(self) -> str:
         """Return the oldest problem, and the number of other such commits."""
         others = len(self.found) - 1
-        return f"{self.first}" + (
-            f" (and {format_count(others, 'later commit')})" if others else ""
-        )
+        more = f" (and {format_count(others, 'later commit')})" if others else ""
+        return f"{self.first}{more}"
 
     def ensure_none(
-        self, log: DeltaLog, why: str, command: str = "`deltactl checkpoint TABLE`"
+        self,
+        log: DeltaLog,
+        why: str = _KEEPS_DAMAGE,
+        command: str = "`deltactl checkpoint TABLE`",
     ) -> None:
         """Refuse a step beside a commit that may be damaged.
 
@@ -102,10 +104,8 @@ class CommitDoubts(Visitor):
             where = shlex.quote(log.uri)  # of two tables of a run, this may be either
             raise SafetyError(
                 f"in {log.uri}, {self.describe()}. {why}",
-                hint=f"Run `deltactl check {where}` for details, and restore the commit from a "
-                "backup. If there is no backup, or the commit is right, see `deltactl explain "
-                f"COMMIT_DOUBTFUL`. Or run {command.replace('TABLE', where)} on a terminal, which "
-                "asks.",
+                hint=restore_commit(where)
+                + f" Or run {command.replace('TABLE', where)} on a terminal, which asks.",
             )
 
     def warn(self, log: DeltaLog, first: int = 0) -> None:
@@ -143,6 +143,14 @@ class CommitDoubts(Visitor):
             if lacking:
                 problem = f"it has {' and '.join(lacking)} that its operationMetrics count"
                 self.found[version] = problem
+
+
+def restore_commit(table: str = "TABLE") -> str:
+    """Return what to do about a commit that may be damaged."""
+    return (
+        f"Run `deltactl check {table}` for details, and restore the commit from a backup. If there "
+        "is no backup, or the commit is right, see `deltactl explain COMMIT_DOUBTFUL`."
+    )
 
 
 def find_doubts(log: DeltaLog, versions: Iterable[int]) -> dict[int, str]:

@@ -22,9 +22,10 @@ def ensure_undoubted(log: DeltaLog, doubts: CommitDoubts, *, cleanup: bool = Fal
     why = (
         "A checkpoint would keep the damage, and a log cleanup would delete the files that show it"
     )
+    command = "`deltactl checkpoint TABLE`"
     if cleanup:
-        doubts.ensure_none(log, why, "`deltactl checkpoint TABLE --cleanup-only`")
-    doubts.ensure_none(log, why)
+        command = "`deltactl checkpoint TABLE --cleanup-only`"
+    doubts.ensure_none(log, why, command)
 
 
 def find_contradiction(log: DeltaLog, version: int, loaded: Snapshot | None) -> str | None:

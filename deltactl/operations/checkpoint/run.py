@@ -21,7 +21,7 @@ from deltactl.log.audit.audited_snapshot import (
 )
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
-from deltactl.log.audit.commit_doubts import RESTORE_COMMIT, CommitDoubts
+from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -340,7 +340,7 @@ class _Job:
             raise SafetyError(
                 f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "
                 f"the oldest, but it disagrees with the older log files: {problem}",
-                hint=f"{RESTORE_COMMIT} Nothing was deleted."
+                hint=restore_commit() + " Nothing was deleted."
                 if self._doubts.found
                 else "Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
                 "restore the file that it names from a backup first. Nothing was deleted.",

@@ -128,10 +128,10 @@ def compare(
     # A commit must not add and remove a file of the same path and vector.
     same_files = pc.is_in(file_keys(removed), value_set=file_keys(added))
     removed = removed.filter(pc.invert(same_files))
-    names = pa.chunked_array(
-        [*names_of(current.files).chunks, *names_of(added).chunks], pa.string()
+    kept, new = (
+        pc.is_in(copies["target"], value_set=names_of(it)) for it in (current.files, added)
     )
-    copies = copies.filter(pc.is_in(copies["target"], value_set=names))
+    copies = copies.filter(pc.or_(kept, new))
     plan = replace(plan, files=files, copies=copies)
     has_changes = added.num_rows or again.num_rows or removed.num_rows
     is_empty = same and is_known and not has_changes

@@ -21,7 +21,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.log.audit.audited_snapshot import KEEPS_DAMAGE, load_audited
+from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import EventCollector, ZOrderCommits
 from deltactl.log.commits.file_actions import sum_sizes
@@ -171,7 +171,7 @@ def _examine_files(subject: TableSubject) -> list[Action]:
         facts.hot_partitions = len(hot.labels)
         if "optimize" not in policy.actions:
             return []
-        subject.doubts.ensure_none(subject.log, KEEPS_DAMAGE)
+        subject.doubts.ensure_none(subject.log)
         plan = plan_optimize(
             subject.log,
             snapshot,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.audit.commit_doubts import RESTORE_COMMIT
+from deltactl.log.audit.commit_doubts import restore_commit
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, version_ranges
@@ -133,7 +133,7 @@ def _ensure_expired(
     if doubt is not None:
         raise SafetyError(
             f"{doubt}. Perhaps because of this, {lack} by the commits",
-            hint=f"{RESTORE_COMMIT} Then rerun. Nothing was removed.",
+            hint=restore_commit() + " Then rerun. Nothing was removed.",
         )
     raise SafetyError(
         lack,

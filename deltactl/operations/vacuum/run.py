@@ -18,7 +18,7 @@ from deltactl.errors import (
     UnsupportedByStoreError,
     Warn,
 )
-from deltactl.log.audit.commit_doubts import RESTORE_COMMIT, CommitDoubts
+from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -209,7 +209,7 @@ def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | N
     if plan.doubt is not None and not is_asked:
         return SafetyError(
             f"{plan.doubt}. Files of lost add actions would be removed",
-            hint=f"{RESTORE_COMMIT} Or run `deltactl vacuum TABLE` on a terminal, which asks.",
+            hint=restore_commit() + " Or run `deltactl vacuum TABLE` on a terminal, which asks.",
         )
     if plan.loss is not None and plan.files.num_rows and not is_asked:
         return SafetyError(

@@ -71,6 +71,13 @@ def replace_in_place(store: MemoryStore, path: str, shift_ms: int) -> bytes:
     return before
 
 
+def ensure_noticed(source: Store, target: Store, path: str) -> None:
+    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
+        sync(source, target)
+    assert path in caught.value.message
+    assert "full=True" in (caught.value.hint or "")
+
+
 def test_new_files_gone_files_and_vectors() -> None:
     builder = with_vectors()
     source, target = builder.store, fresh_store()
@@ -426,10 +433,7 @@ def test_a_file_that_was_replaced_in_place_is_noticed(shift_ms: int, grows: bool
     copied = replace_in_place(source, path, shift_ms)
     if grows:
         builder.append([{"id": 3}])
-    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
-        sync(source, target)
-    assert path in caught.value.message
-    assert "full=True" in (caught.value.hint or "")
+    ensure_noticed(source, target, path)
     assert (target.read(path), Table("x", store=target).snapshot().version) == (copied, 0)
     report = sync(source, target, full=True)
     # The run that was refused had copied the new file.
@@ -453,9 +457,7 @@ def test_a_file_that_was_replaced_is_noticed_after_an_optimize_of_the_clone(
     copied = replace_in_place(source, path, shift_ms)
     if grows:
         builder.append([{"id": 3}])
-    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
-        sync(source, target)
-    assert path in caught.value.message
+    ensure_noticed(source, target, path)
     assert Table("x", store=target).snapshot().version == 1
     assert sync(source, target, full=True).files_removed == 1
     assert target.read(path) == source.read(path) != copied
