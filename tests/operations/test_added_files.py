@@ -157,6 +157,28 @@ def test_a_sync_does_not_commit_files_that_a_vacuum_of_the_clone_took(tmp_path: 
     assert ids(tmp_path / "clone") == [0, 1, 2, 3]
 
 
+def test_a_sync_names_old_copies_that_a_vacuum_without_a_commit_took(tmp_path: Path) -> None:
+    """An optimize moved their rows, so a vacuum may delete the copies that the sync adds again."""
+    source = TableBuilder(tmp_path / "source", [Column("id")])
+    source.append([{"id": 0}], [{"id": 1}])
+    copies = sorted(source.data)
+
+    class Taken(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            super().put_if_absent(name, data)
+            self.delete_many(copies)
+
+    target = LocalStore(str(tmp_path / "clone"))
+    clone(source, target, sync=True)
+    optimize(target)
+    source.append([{"id": 2}])
+    with pytest.raises(CommitDamagedError, match=r"version 2 .*2 files do not exist") as caught:
+        clone(source, Taken(target), sync=True)
+    assert copies[0] in str(caught.value)
+    assert clone(source, target, sync=True).files_copied == 2
+    assert ids(tmp_path / "clone") == [0, 1, 2]
+
+
 def test_a_first_clone_does_not_commit_files_that_are_gone(tmp_path: Path) -> None:
     source = build(tmp_path / "source")
 

@@ -58,6 +58,7 @@ class AddedFiles:
         *,
         looks_again: bool = True,
         dated_ms: int = 0,
+        are_old: bool = False,
         are_foreign: bool = False,
     ) -> None:
         """Begin before the run writes its first file.
@@ -69,10 +70,12 @@ class AddedFiles:
                 always does this.
             dated_ms: a time after the last write of the files that the run will read, by the clock
                 of the store; 0 if it is not known.
+            are_old: whether files to add may be there from before the run, so that a vacuum may
+                delete them whatever the table's retention.
             are_foreign: whether other programs wrote the files to add, and so may write them again.
         """
         self._store, self._clock, self._looks_again = store, clock, looks_again
-        self._dated_ms, self._are_foreign = dated_ms, are_foreign
+        self._dated_ms, self._are_old, self._are_foreign = dated_ms, are_old, are_foreign
         self._began_ms, self._began_s = clock.now_ms(), clock.monotonic()
         self._vacuum_began = False
         self._added, self._seen = _NO_FILES, _NO_NAMES
@@ -149,15 +152,16 @@ class AddedFiles:
     def ensure_still_present(self, version: int, metadata: Metadata) -> None:
         """Look for the files again after the commit, if a vacuum may have deleted them.
 
-        This is so if a vacuum began since the run began, or if the run took longer than half of the
-        table's retention.
+        This is so if a vacuum began since the run began, if the run took longer than half of the
+        table's retention, or if the files may be older than the run: not every vacuum leaves a
+        commit.
 
         Raises:
             CommitDamagedError: the message has the files, and how to restore the table.
         """
         if not (self._looks_again and len(self._added)):
             return
-        if not (self._vacuum_began or self._is_long(metadata)):
+        if not (self._vacuum_began or self._are_old or self._is_long(metadata)):
             return
         try:
             gone, _ = self._look(self._added)

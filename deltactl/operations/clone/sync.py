@@ -67,7 +67,7 @@ def sync_clone(
         DeltactlError: as for ``clone_table``.
     """
     source, target = source_log.store, target_log.store
-    files = AddedFiles(target, context.clock)
+    files = AddedFiles(target, context.clock, are_old=True)
     now_ms = context.clock.now_ms()
     snapshot, update, options = source_log.retry_after_cleanup(
         lambda: _plan(source_log, target_log, options, now_ms)
