@@ -121,7 +121,6 @@ if TYPE_CHECKING:
     from deltactl.table import TableWarning as TableWarning
 
 __version__ = "0.1.0"
-__all__: list[str]
 
 if not TYPE_CHECKING:  # type checkers know the names above, and refuse all others
 

@@ -156,7 +156,7 @@ def _type_of(node: Mapping[str, Any]) -> str:
 
 def render_python() -> str:
     """Return the page of the library; mkdocstrings fills in what its directives name."""
-    names = [name for name in deltactl.__all__ if name != "__version__"]
+    names = [name for name in dir(deltactl) if name != "__version__"]
     lines = ["# Python", "", "```python", "from deltactl import Table", "```", ""]
     for heading, belongs in _SECTIONS.items():
         chosen = [name for name in names if belongs(name)]
