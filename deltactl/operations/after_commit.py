@@ -118,13 +118,13 @@ def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> N
     Call this in rare runs only, because it costs a listing. ``optimize`` changes no rows, and a
     vacuum keeps the files in manifests.
     """
-    from deltactl.operations.manifest.place import find_manifest, find_schemes, render_command
+    from deltactl.operations.manifest.place import find_schemes, render_command
 
     if TableProperties(after.metadata.configuration).refreshes_manifests:
         return
     with suppress(StorageError):
-        if (name := find_manifest(store)) is not None:
-            command = render_command(shlex.quote(store.uri), find_schemes(store, name))
+        if (schemes := find_schemes(store)) is not None:
+            command = render_command(shlex.quote(store.uri), schemes)
             context.without_cancel().warn(
                 f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
                 "get old rows: the table does not set "

@@ -20,7 +20,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.manifest.engine_types import catalog_types, normal_type
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_manifest, find_schemes
+from deltactl.operations.manifest.place import find_schemes
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata, Protocol
@@ -212,7 +212,7 @@ def _check_manifests(
     log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
 ) -> None:
     problem = f"they do not match version {snapshot.version}"
-    options = ManifestOptions(schemes=find_schemes(log.store, find_manifest(log.store)))
+    options = ManifestOptions(schemes=find_schemes(log.store) or {})
     try:
         report = generate_manifests(log, options, context, snapshot=snapshot, dry_run=True)
         is_same = report.plan.is_empty

@@ -31,7 +31,7 @@ from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.report import Outcome
 from deltactl.operations.maintain.upkeep import vacuum_options
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_manifest, find_schemes
+from deltactl.operations.manifest.place import find_schemes
 from deltactl.operations.manifest.plan import UNCHANGED
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.report import OptimizeReport
@@ -273,7 +273,7 @@ def _run_cleanup(work: TableWork, base: Outcome) -> Outcome:
 
 def _run_manifest(work: TableWork, base: Outcome) -> Outcome:
     store = work.log.store
-    options = ManifestOptions(schemes=find_schemes(store, find_manifest(store)))
+    options = ManifestOptions(schemes=find_schemes(store) or {})
     report = generate_manifests(work.log, options, work.context)
     changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
     if not changed:

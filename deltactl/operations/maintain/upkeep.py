@@ -12,9 +12,9 @@ from deltactl.operations.checkpoint.plan import is_due, may_announce
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect, TableSubject
 from deltactl.operations.maintain.policy import MaintainPolicy
-from deltactl.operations.manifest import place
 from deltactl.operations.manifest.content import load_table
 from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.place import find_schemes
 from deltactl.operations.manifest.plan import UNCHANGED
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.vacuum.candidates import WAITING
@@ -149,16 +149,16 @@ def find_manifest(subject: TableSubject) -> list[Action]:
     """
     facts, snapshot, store = subject.facts, subject.snapshot, subject.log.store
     asked = snapshot.properties.refreshes_manifests
-    name = place.find_manifest(store)
-    if not asked and name is None:
+    schemes = find_schemes(store)
+    if not asked and schemes is None:
         facts.has_manifests = False
         return []
-    schemes = place.find_schemes(store, name)
-    snapshot, live = load_table(subject.log, None, snapshot, schemes)
+    options = ManifestOptions(check=True, schemes=schemes or {})
+    snapshot, live = load_table(subject.log, None, snapshot, options.schemes)
     try:
         report = generate_manifests(
             subject.log,
-            ManifestOptions(check=True, schemes=schemes),
+            options,
             subject.context,
             snapshot=snapshot,
             live=live,

@@ -35,7 +35,7 @@ def choose_place(table: Store, output: Store | None) -> Store:
         raise _refusal(f"{output.uri} is inside the log of a table")
     if has_log(output):
         raise _refusal(f"{output.uri} is the directory of another table than {table.uri}")
-    name = find_manifest(output)
+    name = _find_manifest(output)
     if name is None:
         return output
     last = read_last_run(output, RECORD)
@@ -54,23 +54,24 @@ def choose_place(table: Store, output: Store | None) -> Store:
     return output
 
 
-def find_manifest(store: Store) -> str | None:
+def _find_manifest(store: Store) -> str | None:
     """Return the name of a manifest, or of another file that engines read as one."""
     return next(
         (name for batch in store.walk(MANIFEST_DIR) for name in batch if is_seen(name)), None
     )
 
 
-def find_schemes(store: Store, name: str | None) -> dict[str, str]:
-    """Return the scheme that a manifest has instead of that of the table, by the latter.
+def find_schemes(store: Store) -> dict[str, str] | None:
+    """Return the scheme that the manifests have instead of that of the table, by the latter.
 
-    ``name`` is ``None`` if the table has no manifest.
+    ``None`` if the table has no manifest.
 
     Raises:
-        StorageError: the manifest cannot be read.
+        StorageError: a manifest cannot be read.
     """
+    name = _find_manifest(store)
     if name is None:
-        return {}
+        return None
     root, line = render_root(store.uri), _first_line(store, name)
     ours, theirs = (address.partition(":")[0] for address in (root, line))
     is_other = ours != theirs and _bare(line).startswith(_bare(root))

@@ -29,12 +29,7 @@ from deltactl.operations.manifest.content import (
     warn_of_old_types,
 )
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import (
-    find_manifest,
-    find_schemes,
-    record_table,
-    render_command,
-)
+from deltactl.operations.manifest.place import find_schemes, record_table, render_command
 from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
@@ -189,20 +184,19 @@ def refresh_manifests(
     succeeded, so a failure is a warning with the command to run.
     """
     store = log.store
-    schemes: dict[str, str] = {}
+    schemes: dict[str, str] | None = None
     try:
         log.update()
         snapshot = log.snapshot()
         if not snapshot.properties.refreshes_manifests:
             return None
         log.ensure_allowed(None)
-        name = find_manifest(store)
-        schemes = find_schemes(store, name)
+        schemes = find_schemes(store)
         with Writing(log, context) as writing:
-            is_known = before is not None and name is not None
+            is_known = before is not None and schemes is not None
             since = writing.recorded_version(snapshot) if is_known else None
-            options = ManifestOptions(since=since, schemes=schemes)
-            snapshot, live = load_table(log, None, snapshot, schemes)
+            options = ManifestOptions(since=since, schemes=schemes or {})
+            snapshot, live = load_table(log, None, snapshot, options.schemes)
             rest = context.without_cancel()
             return _write_newest(log, snapshot, live, options, rest, writing=writing)
     except DeltactlError as error:
@@ -211,7 +205,7 @@ def refresh_manifests(
             + (
                 error.hint
                 if isinstance(error, UnsupportedFeatureError) and error.hint is not None
-                else f"run {render_command(shlex.quote(store.uri), schemes)}"
+                else f"run {render_command(shlex.quote(store.uri), schemes or {})}"
             )
         )
         return None

@@ -15,7 +15,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.ddl import partition_values
 from deltactl.operations.manifest.engine_types import catalog_types, engine_type
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_manifest, find_schemes, render_command
+from deltactl.operations.manifest.place import find_schemes, render_command
 from deltactl.operations.manifest.plan import NEW, STALE
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -123,7 +123,7 @@ def list_partitions(
         SafetyError: some have no manifests.
         DeltactlError: see ``generate_manifests``.
     """
-    schemes = find_schemes(log.store, find_manifest(log.store))
+    schemes = find_schemes(log.store) or {}
     report = generate_manifests(log, ManifestOptions(schemes=schemes), context, dry_run=True)
     plan, fields = report.plan, snapshot.metadata.partition_fields
     command = f"Run {render_command('TABLE', schemes)}, then rerun."
