@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.storage.file_copies import (
     CopiedFile,
     FileCopy,
@@ -48,10 +48,11 @@ def copy_many(
     files: Sequence[FileToCopy],
     target: Store,
     *,
-    replace: bool = False,
     count_bytes: Callable[[int], None] = lambda count: None,
 ) -> list[CopiedFile]:
-    """Copy files; return the copies in the order of ``files``. All are durable when this returns.
+    """Copy files, over files of the same names; return the copies in the order of ``files``.
+
+    All are durable when this returns.
 
     The sizes of each file and its copy are compared. Their checksums are compared if both stores
     have a checksum of the same algorithm. If this raises an error, some files may be copied, each
@@ -61,19 +62,13 @@ def copy_many(
         source: its reading methods get the names of the files, which may be absolute.
         files: the files to copy; each name in the target once.
         target: gets the copies; names are below its root.
-        replace: whether a copy may replace a file of the same name in the target. If not, the names
-            are checked first. On object stores, no other program may write these names during the
-            copy.
         count_bytes: is called with the size of each file that was copied, from any thread.
 
     Raises:
         ObjectNotFoundError: a file of the source does not exist.
-        ObjectExistsError: the target has a file of this name, and ``replace`` is false.
         StorageError: a file has another size than expected, or a store failed.
     """
-    if not replace:
-        _ensure_free(target, files)
-    copied = _copy_inside(source, files, target, replace=replace)
+    copied = _copy_inside(source, files, target)
     rest = [number for number, done in enumerate(copied) if done is None]
 
     def stream(number: int) -> CopiedFile:
@@ -88,15 +83,8 @@ def copy_many(
     return [streamed[number] if done is None else done for number, done in enumerate(copied)]
 
 
-def _ensure_free(target: Store, files: Sequence[FileToCopy]) -> None:
-    infos = target.stat_many([file.target_path for file in files])
-    taken = next((info.name for info in infos if info is not None), None)
-    if taken is not None:
-        raise ObjectExistsError(f"cannot copy to {taken!r} in {target.uri}: that name exists")
-
-
 def _copy_inside(
-    source: Store, files: Sequence[FileToCopy], target: Store, *, replace: bool
+    source: Store, files: Sequence[FileToCopy], target: Store
 ) -> Sequence[CopiedFile | None]:
     """Copy with the service that both stores share; return ``None`` for a file it does not copy."""
     nothing: list[CopiedFile | None] = [None] * len(files)
@@ -111,7 +99,7 @@ def _copy_inside(
     # All files come from one store, so the first shows the service of all.
     if copies[0].origin.service != ours.origin_of(files[0].target_path).service:
         return nothing
-    return ours.copy_files(copies, replace=replace)
+    return ours.copy_files(copies)
 
 
 def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:

@@ -73,19 +73,15 @@ class FileCopies(Protocol):
         """Return size and checksums of a file; ``None`` if it does not exist."""
         ...
 
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
+    def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
         """Copy each file from a store of the same service. All are durable when this returns.
 
-        Each copy is visible only when it is complete. If this raises an error, some files may be
-        copied. The result has ``None`` for a file that the service refuses to copy: the store has
-        no copy of this file, and the caller must stream it.
+        A copy replaces a file of its name, and is visible only when it is complete. If this raises
+        an error, some files may be copied. The result has ``None`` for a file that the service
+        refuses to copy: the store has no copy of this file, and the caller must stream it.
 
         Raises:
             ObjectNotFoundError: a file to copy does not exist.
-            ObjectExistsError: a new name exists, and ``replace`` is false; object stores do not
-                check this.
             StorageError: a file has another size than expected, or the store failed.
         """
         ...

@@ -71,16 +71,15 @@ def test_a_copy_is_independent_of_its_source(local: LocalStore, tmp_path: Path) 
     assert target.read("x") == CONTENT
 
 
-@pytest.mark.parametrize("replace", [False, True])
 def test_batches_of_local_files(
-    replace: bool, local: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One flush of directories for each batch, and none of hidden names left."""
     target = LocalStore(str(tmp_path / "target"))
     monkeypatch.setattr(whole_copies, "_MAX_BATCH_FILES", 3)
     files = [FileToCopy("p=1/file", f"d{n % 2}/{n}", len(CONTENT)) for n in range(8)]
     counting = CountingStore(target)
-    copied = copy_many(local, files, counting, replace=replace)
+    copied = copy_many(local, files, counting)
     assert {copy.how for copy in copied} == {"kernel"}
     assert counting.calls["copy_files"] == 1
     assert sorted(n for names in target.walk() for n in names) == sorted(
@@ -127,17 +126,15 @@ def test_a_stream_of_another_size_leaves_nothing(
 def test_a_store_without_the_capability_streams(memory: MemoryStore) -> None:
     memory.put("from", CONTENT)
     for source, target in ((_Unaided(memory), memory), (memory, _Unaided(memory))):
-        copied = copy_file(source, "from", target, "to", size_bytes=len(CONTENT), replace=True)
+        copied = copy_file(source, "from", target, "to", size_bytes=len(CONTENT))
         assert copied.how == "stream"
         assert memory.read("to") == CONTENT
 
 
 def test_what_the_service_refuses_is_streamed(memory: MemoryStore) -> None:
     class Refusing(ForwardingStore):
-        def copy_files(
-            self, copies: Sequence[FileCopy], *, replace: bool = False
-        ) -> list[CopiedFile | None]:
-            rest = iter(super().copy_files(copies[::2], replace=replace))
+        def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
+            rest = iter(super().copy_files(copies[::2]))
             return [None if n % 2 else next(rest) for n, _ in enumerate(copies)]
 
     memory.put("from", CONTENT)

@@ -68,10 +68,8 @@ class ForwardingStore:
     def facts_of(self, name: str) -> StoredFacts | None:
         return _present(self._inner.file_copies).facts_of(name)
 
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
-        return _present(self._inner.file_copies).copy_files(copies, replace=replace)
+    def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
+        return _present(self._inner.file_copies).copy_files(copies)
 
     @property
     def uploads(self) -> Uploads | None:

@@ -95,16 +95,11 @@ class MemoryStore:
         (info,) = self.stat_many([name])
         return None if info is None else StoredFacts(info.size_bytes)
 
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
+    def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
         for copy in copies:
             data = self.read(copy.origin.address)
             ensure_size(len(data), copy, copy.source_path)
-            if replace:
-                self.put(copy.target_path, data)
-            else:
-                self.put_if_absent(copy.target_path, data)
+            self.put(copy.target_path, data)
         return [CopiedFile(copy.size_bytes, "server") for copy in copies]
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:

@@ -203,7 +203,7 @@ def _copy_from_each(stores: FileStores, files: list[FileToCopy], target: Store) 
         groups[id(stores.of(file.source_path))].append(file)
     for group in groups.values():
         source = stores.of(group[0].source_path)
-        copy_many(source, group, target, replace=True, count_bytes=find_byte_counter())
+        copy_many(source, group, target, count_bytes=find_byte_counter())
 
 
 def _find_gone(stores: FileStores, files: list[FileToCopy]) -> dict[str, str]:

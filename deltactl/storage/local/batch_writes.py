@@ -28,18 +28,17 @@ def put_together(
 ) -> list[str]:
     """Write or replace a file for each (name, content); see ``create_batch``."""
     writes = ((name, partial(write_new, data=data, durable=False)) for name, data in files)
-    return create_batch(writes, place, where, rename_replace)
+    return create_batch(writes, place, where)
 
 
 def create_batch(
     files: Iterable[tuple[str, Callable[[str], None]]],
     place: Callable[[str], str],
     where: str,
-    take: Callable[[str, str], None],
     *,
     fill: Callable[[str], None] | None = None,
 ) -> list[str]:
-    """Create complete files; return their names. Their directories are not synced.
+    """Create or replace complete files; return their names. Their directories are not synced.
 
     Until the last file is written and synced, there are only hidden files. If a write or a sync
     fails, they are removed.
@@ -49,7 +48,6 @@ def create_batch(
             sync.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
-        take: renames a hidden file to its path.
         fill: writes the content of a new file, if the functions in ``files`` only prepare the
             files. It runs for many files in parallel, after all files are prepared.
 
@@ -71,7 +69,7 @@ def create_batch(
         sync_each(sync_file, names, "write", where)
         for hidden, path, name in staged:
             with mapped_errors("write", name, where):
-                take(hidden, path)
+                rename_replace(hidden, path)
     except BaseException:
         # Also after Ctrl-C: nobody else removes these files before a day has passed.
         for hidden, *_ in staged:

@@ -123,11 +123,9 @@ class LocalStore:
         (info,) = self.stat_many([name])
         return None if info is None else StoredFacts(info.size_bytes)
 
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
+    def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
         """Copy local files, many in one batch; see ``FileCopies.copy_files``."""
-        for names in copy_together(copies, self._place, self._uri, replace=replace):
+        for names in copy_together(copies, self._place, self._uri):
             self.sync_directories(names)
         return [CopiedFile(copy.size_bytes, "kernel") for copy in copies]
 

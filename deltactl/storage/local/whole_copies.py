@@ -11,14 +11,7 @@ from deltactl.storage.errors import mapped_errors
 from deltactl.storage.file_copies import FileCopy, ensure_size
 from deltactl.storage.local.assembly import copy_range
 from deltactl.storage.local.batch_writes import create_batch
-from deltactl.storage.local.exclusive import move_exclusively
-from deltactl.storage.local.files import (
-    begin_sync,
-    open_new,
-    open_to_read,
-    remove_checksum,
-    rename_replace,
-)
+from deltactl.storage.local.files import begin_sync, open_new, open_to_read
 
 # The most files that a killed run loses: files get their names after each batch.
 _MAX_BATCH_BYTES: Final = 1 << 30
@@ -26,7 +19,7 @@ _MAX_BATCH_FILES: Final = 10_000
 
 
 def copy_together(
-    copies: Sequence[FileCopy], place: Callable[[str], str], where: str, *, replace: bool
+    copies: Sequence[FileCopy], place: Callable[[str], str], where: str
 ) -> Iterator[list[str]]:
     """Copy files in batches; yield the names of each batch. Their directories are not synced.
 
@@ -34,16 +27,14 @@ def copy_together(
         copies: the files to copy; the address of an origin is its path.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
-        replace: whether a copy may replace a file of the same name.
 
     Raises:
         StorageError: a copy failed; some of the files may have their final names.
     """
-    rename = rename_replace if replace else _rename_no_replace
     for batch in _batches(copies):
         by_path: dict[str, FileCopy] = {}
         files = ((copy.target_path, partial(_prepare, by_path, copy)) for copy in batch)
-        yield create_batch(files, place, where, rename, fill=partial(_copy, by_path, where))
+        yield create_batch(files, place, where, fill=partial(_copy, by_path, where))
 
 
 def _prepare(by_path: dict[str, FileCopy], copy: FileCopy, path: str) -> None:
@@ -79,10 +70,3 @@ def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
             os.close(target)
     finally:
         os.close(source)
-
-
-def _rename_no_replace(hidden: str, path: str) -> None:
-    """Rename a hidden file to a path that no file has."""
-    if not os.path.lexists(path):
-        remove_checksum(path)  # of a deleted file: with it, Hadoop could not read the new file
-    move_exclusively(hidden, path)

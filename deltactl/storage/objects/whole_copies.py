@@ -39,11 +39,8 @@ class WholeCopies:
         """Return size and checksums of an object; see ``FileCopies.facts_of``."""
         return self._facts(name, self._keys.readable(name))
 
-    def copy_files(
-        self, copies: Sequence[FileCopy], *, replace: bool = False
-    ) -> list[CopiedFile | None]:
+    def copy_files(self, copies: Sequence[FileCopy]) -> list[CopiedFile | None]:
         """Copy each object, in parallel; see ``FileCopies.copy_files``."""
-        del replace  # not needed: every service can replace objects
         for copy in copies:
             self._keys.writable(copy.target_path)
             self._forget(copy.target_path)
