@@ -5,16 +5,13 @@ Methods about several names ask once for each of them, as real stores work throu
 
 from __future__ import annotations
 
-import io
 import posixpath
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from unittest.mock import patch
-
-import pyarrow as pa
 
 from deltactl.errors import (
     DeltactlError,
@@ -25,28 +22,20 @@ from deltactl.errors import (
     TransientStorageError,
 )
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
-from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
+from deltactl.storage.store import FileInfo, Replacement, Store
 from tests.explorer.world import CLONE, Call, Reply, Rules, Worlds
-from tests.support.forwarding import put_each
-from tests.support.stores import register_scheme, walked
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from tests.support.stores import ReplacingWriter, WholeFiles, register_scheme
 
 Ask = Callable[[Call], Reply]
 
 
-class SimStore:
+class SimStore(WholeFiles):
     """See ``deltactl.storage.store.Store``; ``ask`` gives the answers.
 
     ``trespasses`` are names outside the root that somebody tried to write.
     """
 
-    directories = None
-    versions = None
-    range_copies = None
     file_copies = None
-    uploads = None
 
     def __init__(self, worlds: Worlds, ask: Ask) -> None:
         self._worlds, self._ask = worlds, ask
@@ -73,9 +62,6 @@ class SimStore:
         below = (name.removeprefix(skip) for names in self.walk(prefix) for name in names)
         return sorted({skip + name.partition("/")[0] for name in below if "/" in name})
 
-    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
-        return (walked(self, names, facts=facts) for names in self.walk())
-
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         facts = [self._do(Call("stat", self._readable(name))) for name in names]
         return [None if fact is None else FileInfo(*fact) for fact in facts]
@@ -83,35 +69,18 @@ class SimStore:
     def read(self, name: str) -> bytes:
         return self._worlds.data(self._do(Call("read", self._readable(name))))
 
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        return (self.read(name) for name in names)
-
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        data = self.read(name)
-        return [data[offset : offset + length] for offset, length in ranges]
-
-    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        (info,) = self.stat_many([name])
-        return None if info is None else (info, self.read(name)[-length:])
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        return pa.BufferReader(self.read(name))
-
     def open_output(self, name: str) -> BinaryIO:
         self._writable(name)
         if self._worlds.rules.files_grow:
             self._write("open", name, b"")
-        return cast("BinaryIO", _Writer(lambda data: self._write("output", name, data)))
+        return cast("BinaryIO", ReplacingWriter(lambda data: self._write("output", name, data)))
 
     def open_replacement(self, name: str) -> Replacement:
         self._writable(name)
-        return _Writer(lambda data: self._write("put", name, data))
+        return ReplacingWriter(lambda data: self._write("put", name, data))
 
     def put(self, name: str, data: bytes) -> None:
         self._write("put", name, data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        return put_each(self, files)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self.ensure_put_if_absent()
@@ -216,29 +185,6 @@ def direct_store(rules: Rules) -> SimStore:
         return reply
 
     return SimStore(worlds, ask)
-
-
-class _Writer(io.BytesIO):
-    """A buffer whose content becomes a file when it is closed."""
-
-    def __init__(self, store: Callable[[bytes], None]) -> None:
-        super().__init__()
-        self._store = store
-
-    def write(self, buffer: ReadableBuffer, /) -> int:
-        return super().write(buffer)
-
-    def close(self) -> None:
-        if not self.closed:
-            data = self.getvalue()
-            super().close()
-            self._store(data)
-
-    def discard(self) -> None:
-        super().close()
-
-    def __del__(self) -> None:
-        """A writer that a crash left open must not write when it is collected."""
 
 
 _of_thread = threading.local()

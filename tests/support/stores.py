@@ -66,13 +66,39 @@ class _Space:
 _SPACE = _Space()
 
 
-class MemoryStore:
-    """Files in a dictionary. Each write is a millisecond later than the one before."""
+class WholeFiles(Store):
+    """What a store without directories does by reading, writing and looking at whole files."""
 
     directories = None
     versions = None
     range_copies = None
     uploads = None
+
+    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
+        return (walked(self, names, facts=facts) for names in self.walk())
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        return (self.read(name) for name in names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        data = self.read(name)
+        return [data[offset : offset + length] for offset, length in ranges]
+
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.BufferReader(self.read(name))
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return put_each(self, files)
+
+
+class MemoryStore(WholeFiles):
+    """Files in a dictionary. Each write is a millisecond later than the one before."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri.rstrip("/")
@@ -119,9 +145,6 @@ class MemoryStore:
         names.reverse()
         return (names[i : i + 3] for i in range(0, len(names), 3))
 
-    def walk_tree(self, enter: Enter, *, facts: bool = False) -> Iterator[Tree]:
-        return (walked(self, names, facts=facts) for names in self.walk())
-
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return [self._info(name, self._readable(name)) for name in names]
 
@@ -131,35 +154,16 @@ class MemoryStore:
             raise ObjectNotFoundError(f"cannot read {name!r} in {self._uri}: no such file")
         return found[0]
 
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        return (self.read(name) for name in names)
-
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        data = self.read(name)
-        return [data[offset : offset + length] for offset, length in ranges]
-
-    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        (info,) = self.stat_many([name])
-        return None if info is None else (info, self.read(name)[-length:])
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        import pyarrow as pa
-
-        return pa.BufferReader(self.read(name))
-
     def open_output(self, name: str) -> BinaryIO:
         uri = self._writable(name)
-        return cast("BinaryIO", _MemoryWriter(lambda data: self._store(uri, data)))
+        return cast("BinaryIO", _OutputWriter(lambda data: self._store(uri, data)))
 
     def open_replacement(self, name: str) -> Replacement:
         uri = self._writable(name)
-        return _MemoryReplacement(lambda data: self._store(uri, data))
+        return ReplacingWriter(lambda data: self._store(uri, data))
 
     def put(self, name: str, data: bytes) -> None:
         self._store(self._writable(name), data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        return put_each(self, files)
 
     def ensure_put_if_absent(self) -> None:
         pass
@@ -296,7 +300,7 @@ def forgetting_fresh_stores() -> Iterator[None]:
             del _SPACE.files[uri]
 
 
-class _MemoryWriter(io.BytesIO):
+class _OutputWriter(io.BytesIO):
     """A buffer whose content becomes a file when it is closed."""
 
     def __init__(self, store: Callable[[bytes], None]) -> None:
@@ -305,14 +309,15 @@ class _MemoryWriter(io.BytesIO):
 
     def close(self) -> None:
         if not self.closed:
-            self._store(self.getvalue())
-        super().close()
+            data = self.getvalue()
+            super().close()
+            self._store(data)
 
     def __del__(self) -> None:
         """A writer that a crash left open must not write when it is collected."""
 
 
-class _MemoryReplacement(_MemoryWriter):
+class ReplacingWriter(_OutputWriter):
     """The same; content that is discarded becomes nothing."""
 
     def discard(self) -> None:
