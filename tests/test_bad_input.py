@@ -16,8 +16,8 @@ import pytest
 
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
-from tests.faults.test_harm import contents
 from tests.faults.test_machine import Cli, deltactl
+from tests.support.folders import contents
 from tests.support.table_builder import (
     Column,
     TableBuilder,

@@ -21,6 +21,7 @@ from deltactl.log.checkpoint.read import read_head
 from deltactl.log.listing import list_log
 from deltactl.table import Table
 from tests.faults.test_machine import Cli, deltactl
+from tests.support.folders import contents
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     START_MS,
@@ -40,10 +41,6 @@ def build(root: Path, **options: Any) -> TableBuilder:
     builder = TableBuilder(root, [Column("id"), Column("v", "string")], **options)
     builder.append(*[[{"id": 10 * i + j, "v": "x"} for j in range(4)] for i in range(3)])
     return builder
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def age(root: Path) -> None:

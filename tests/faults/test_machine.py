@@ -30,6 +30,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import Ran
 from tests.faults.scenes import SCENES, Scene, build_directory, build_table, ids_at_start
+from tests.support.folders import files_in, mounted_disk
 from tests.support.table_builder import Column, TableBuilder
 
 _PAGE = 4096
@@ -67,18 +68,8 @@ def deltactl(capsys: pytest.CaptureFixture[str]) -> Cli:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a table and little else."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = ["-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "none", str(disk)]
-    mounted = subprocess.run(["mount", *options], capture_output=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip("only root may mount the small file system of this test")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def files_in(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    with mounted_disk(tmp_path, str(_DISK_BYTES)) as disk:
+        yield disk
 
 
 def is_table(root: Path) -> bool:

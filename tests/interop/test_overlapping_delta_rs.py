@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from deltactl.table import Table
+from tests.support.restores import ids_of
 
 IDS = [0, 1, 2, 3]
 ROW = pa.table({"id": [100]})
@@ -27,10 +28,6 @@ def overlap(root: Path, act: Act) -> Table:
     return Table(str(root))
 
 
-def ids(table: Table) -> list[int]:
-    return sorted(table.scan().read_all()["id"].to_pylist())
-
-
 @pytest.mark.parametrize(
     ("act", "left"),
     [
@@ -42,7 +39,7 @@ def ids(table: Table) -> list[int]:
 )
 def test_what_delta_rs_does_not_detect_is_found(tmp_path: Path, act: Act, left: list[int]) -> None:
     table = overlap(tmp_path, act)
-    assert ids(table) == left
+    assert ids_of(table) == left
     (row,) = table.check().findings.to_pylist()
     assert (row["code"], row["version"]) == ("REMOVE_REPEATED", 5)
     assert row["problem"].startswith("it removes 4 files that version 4 had already removed")
@@ -66,7 +63,7 @@ def test_delta_rs_detects_it_for_operations_with_a_predicate(tmp_path: Path, act
     with pytest.raises(CommitFailedError, match="concurrent"):
         overlap(tmp_path, act)
     table = Table(str(tmp_path))
-    assert ids(table) == IDS
+    assert ids_of(table) == IDS
     assert not table.check().findings.num_rows
 
 

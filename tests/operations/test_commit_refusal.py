@@ -16,6 +16,7 @@ from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
+from tests.support.folders import contents
 from tests.support.forwarding import ForwardingStore
 from tests.support.run import run_on
 
@@ -67,11 +68,6 @@ CASES: dict[str, tuple[Callable[[Path], None], Callable[[Store, bool], None]]] =
     "vacuum": (build_table, vacuum),
     "convert": (build_directory, convert),
 }
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("case", CASES)

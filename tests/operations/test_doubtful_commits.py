@@ -16,16 +16,13 @@ from tests.operations.checkpoint.test_doubtful_commits import (
     fill,
 )
 from tests.operations.clone.test_run import clone
+from tests.operations.clone.test_sync import sync
 from tests.support.checkpoints import memory_of, new_table
 from tests.support.damage import edit_commit
 from tests.support.stores import fresh_store
 from tests.support.table_builder import TableBuilder, commit_path
 
 METRICS = {"numRemovedFiles": "1", "numAddedFiles": "1"}
-
-
-def sync(source: Store, target: Store, **options: Any) -> Any:
-    return clone(source, target, sync=True, **options)
 
 
 @pytest.mark.parametrize(

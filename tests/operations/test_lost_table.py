@@ -14,6 +14,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import CommitDamagedError, ConflictError, DeltactlError, StorageError
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
+from tests.support.folders import files_in
 from tests.support.table_builder import TableBuilder, commit_path
 from tests.support.table_values import Column
 
@@ -47,11 +48,6 @@ def _replace(root: Path) -> None:
 def _unmount(root: Path) -> None:
     _move(root)
     root.mkdir()
-
-
-def _names(root: Path) -> set[str]:
-    """Return the names of the files."""
-    return {str(it.relative_to(root)) for it in root.rglob("*") if it.is_file()}
 
 
 class Moment:
@@ -124,13 +120,13 @@ def test_a_table_that_is_lost_meanwhile_is_not_damaged_and_not_made_again(
 
     def act() -> None:
         change(root)
-        left.append(_names(root))
+        left.append(files_in(root))
 
     moment.act = act
     with pytest.raises(expected):
         run(root)
     assert left, "the moment did not come"
-    assert _names(root) <= left[0]
+    assert files_in(root) <= left[0]
     assert root.exists() == (change not in (_move, shutil.rmtree))
 
 

@@ -29,6 +29,7 @@ from tests.support.object_servers import (
     s3_options,
 )
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
+from tests.support.restores import ids_of
 
 pytestmark = [
     pytest.mark.xdist_group("s3"),
@@ -123,10 +124,6 @@ def append(*ids: int) -> str:
 def items_of(place: DynamoDbLogStore, proxy: FaultProxy) -> dict[str, dict[str, Any]]:
     found = dynamodb(proxy.endpoint, place.region).scan(TableName=place.table_name)["Items"]
     return {item["fileName"]["S"]: item for item in found}
-
-
-def ids_of(table: Table) -> list[int]:
-    return sorted(table.scan().read_all()["id"].to_pylist())
 
 
 def commit(txn_id: str) -> bytes:

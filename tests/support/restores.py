@@ -58,8 +58,11 @@ def keys(store: Store, version: int | None = None) -> set[tuple[str, str | None]
 
 
 def ids(store: Store, version: int | None = None) -> list[int]:
-    rows = Table("x", store=store).scan(version).read_all()
-    return sorted(rows["id"].to_pylist())
+    return ids_of(Table("x", store=store), version)
+
+
+def ids_of(table: Table, version: int | None = None) -> list[int]:
+    return sorted(table.scan(version).read_all()["id"].to_pylist())
 
 
 def latest(store: Store) -> int:

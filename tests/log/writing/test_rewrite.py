@@ -1,6 +1,5 @@
 """One commit of a rearrangement, without the optimize around it."""
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import commit_lines
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
 
@@ -65,10 +65,6 @@ def commit(store: Store, *bins: Bin, snapshot: Snapshot | None = None) -> Any:
     return committer.commit(bins, DRAFT)
 
 
-def read(store: Store, version: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in store.read(commit_path(version)).splitlines()]
-
-
 @pytest.mark.parametrize("behind_ms", [-5, 0, 40 * DAY_MS])
 def test_a_clock_that_is_behind_does_not_date_a_deletion_before_the_last_commit(
     behind_ms: int,
@@ -78,7 +74,7 @@ def test_a_clock_that_is_behind_does_not_date_a_deletion_before_the_last_commit(
     assert isinstance(builder.store, MemoryStore)
     builder.store.set_modified(commit_path(1), now_ms + behind_ms)
     commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
-    removes = [line["remove"] for line in read(builder.store, 2) if "remove" in line]
+    removes = [line["remove"] for line in commit_lines(builder.store, 2) if "remove" in line]
     assert {it["deletionTimestamp"] for it in removes} == {now_ms + max(behind_ms, 0)}
 
 
@@ -253,7 +249,7 @@ def test_suspended_row_tracking_hands_out_nothing() -> None:
         properties={"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
     )
     commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
-    lines = read(builder.store, 3)
+    lines = commit_lines(builder.store, 3)
     assert "baseRowId" not in lines[1]["add"]
     assert not any("domainMetadata" in line for line in lines)
 
@@ -262,7 +258,7 @@ def test_the_first_row_id_is_zero() -> None:
     builder = build("domainMetadata")
     builder.commit(builder.protocol_action(["rowTracking"]))
     commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
-    _, add, *_, domain = read(builder.store, 3)
+    _, add, *_, domain = commit_lines(builder.store, 3)
     assert (add["add"]["baseRowId"], add["add"]["defaultRowCommitVersion"]) == (0, 3)
     assert domain["domainMetadata"] == {
         "domain": "delta.rowTracking",
@@ -276,7 +272,7 @@ def test_no_row_id_no_domain() -> None:
     snapshot = load(builder.store)
     bin_ = Bin(bin_of(snapshot, slice(0, 2)).removed, ())
     commit(builder.store, bin_, snapshot=snapshot)
-    assert not any("domainMetadata" in line for line in read(builder.store, 2))
+    assert not any("domainMetadata" in line for line in commit_lines(builder.store, 2))
 
 
 def test_a_winner_that_names_an_input_by_another_text_beats_the_group() -> None:

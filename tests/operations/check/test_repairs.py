@@ -24,6 +24,7 @@ from tests.operations.check.test_row_ids import tracked
 from tests.operations.check.test_schemas import _protocol
 from tests.support.checkpoints import new_table
 from tests.support.damage import DEEP, codes, edit_action, table
+from tests.support.restores import ids_of
 from tests.support.table_builder import Column, TableBuilder
 
 Steps = list[dict[str, Any]]
@@ -53,10 +54,6 @@ def _damaged(code: str) -> TableBuilder:
     builder = table()
     next(damage for name, _, damage in DAMAGES if name == code)(builder)
     return builder
-
-
-def _ids(found: Table) -> list[Any]:
-    return sorted(found.scan().read_all()["id"].to_pylist())
 
 
 @contextmanager
@@ -95,11 +92,11 @@ def test_alter_repairs_the_table_and_keeps_its_rows(
     builder = make()
     found = Table("x", store=builder.store)
     assert codes(found.check()) == [code]
-    before = _ids(found)
+    before = ids_of(found)
     assert load_findings()[code].repair.startswith("deltactl alter {table} --")
     for step in steps:
         found.alter(**step)
-    assert (codes(found.check()), _ids(found)) == ([], before)
+    assert (codes(found.check()), ids_of(found)) == ([], before)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +127,7 @@ def test_a_file_that_is_moved_out_and_back_leaves_only_the_latest_version(
     with _aside(root, name):
         found.fix(kind="missing-files", expect_files=number)
     assert codes(found.check(CheckOptions(**DEEP, all_versions=code != "PARTITION_VALUE"))) == []
-    assert _ids(found) == sorted([*left, 99])
+    assert ids_of(found) == sorted([*left, 99])
 
 
 @pytest.mark.parametrize("keeps", ["old", "new", "both"])
@@ -159,7 +156,7 @@ def test_a_file_that_another_program_wrote_again(tmp_path: Path, keeps: str) -> 
     assert codes(found.check(CheckOptions(depth=Depth.DATA))) == []
     old = set(range(30)) - ({3} if keeps == "new" else set())
     expected = sorted(old | (set() if keeps == "old" else set(range(100, 140))))
-    assert _ids(found) == sorted(row["id"] for row in rows_with_duckdb(root)) == expected
+    assert ids_of(found) == sorted(row["id"] for row in rows_with_duckdb(root)) == expected
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "miscounted"])
@@ -190,7 +187,7 @@ def test_a_file_of_vectors_that_cannot_be_used(tmp_path: Path, harm: str, keeps:
     with _aside(root, vector):
         found.fix(kind="missing-vectors", texts=["p=0/f00001.parquet"], expect_files=1, **choice)
     assert codes(found.check(CheckOptions(depth=Depth.DATA))) == []
-    assert _ids(found) == [*(range(8) if keeps else ()), *range(10, 18), *range(21, 28)]
+    assert ids_of(found) == [*(range(8) if keeps else ()), *range(10, 18), *range(21, 28)]
 
 
 def _vector_of(root: Path, path: str) -> str:

@@ -12,6 +12,7 @@ from deltactl.storage.objects.services import ObjectService
 from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer, ServerMissingError, moto
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS
+from tests.support.restores import ids_of
 from tests.support.table_builder import Column, TableBuilder
 
 pytestmark = [*UNCLOSED_SESSIONS, pytest.mark.xdist_group("moto")]
@@ -26,10 +27,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ObjectSe
             )
         except ServerMissingError as error:
             pytest.skip(str(error))
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.scan().read_all()["id"].to_pylist())
 
 
 def open_both(servers: tuple[ObjectServer, ...], name: str) -> tuple[TableBuilder, Table, Table]:
@@ -47,7 +44,7 @@ def test_a_deep_clone_to_the_same_address_on_another_server(
     assert old.uri == new.uri
     for _ in range(2):
         report = old.clone(new, CloneOptions(deep=True, sync=True))
-        assert (report.files_copied, ids(new)) == (report.files_added, ids(old))
+        assert (report.files_copied, ids_of(new)) == (report.files_added, ids_of(old))
         builder.append([{"id": 3}])
     with pytest.raises(SafetyError, match="the same table"):
         old.clone(old, CloneOptions(deep=True))
@@ -67,7 +64,7 @@ def test_one_server_at_two_endpoints(servers: tuple[ObjectServer, ...]) -> None:
                 table.clone(alias, options)
     with pytest.raises(SafetyError, match="is not empty"):
         table.clone(Table(servers[0].bucket, server.options), CloneOptions(deep=True))
-    assert ids(table) == [1, 2]
+    assert ids_of(table) == [1, 2]
 
 
 @pytest.mark.parametrize("has_copy", [True, False])
@@ -87,7 +84,7 @@ def test_a_shallow_clone_on_another_server_is_refused(
     options = {**servers[0].options, "default_block_size": "1048576"}
     near = Table(target.uri, options, warn=lambda _: None)
     source.clone(near, CloneOptions(deep=False))
-    assert ids(near) == [1, 2]
+    assert ids_of(near) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.clock import FixedClock
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
-from tests.support.restores import bodies, memory_table
+from tests.support.restores import bodies, commit_lines, memory_table
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path, multiset
 from tests.support.table_samples import FEATURES, build_sample
@@ -163,7 +163,7 @@ def test_the_commit_of_a_shallow_clone_is_that_of_spark() -> None:
     builder = with_vectors(properties={"delta.appendOnly": "false"})
     target = fresh_store()
     clone(builder.store, target, deep=False)
-    lines = [json.loads(line) for line in target.read(commit_path(0)).decode().splitlines()]
+    lines = commit_lines(target, 0)
     assert [next(iter(line)) for line in lines] == [
         "commitInfo", "metaData", "add", "add", "protocol",
     ]  # fmt: skip

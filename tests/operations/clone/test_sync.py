@@ -32,9 +32,9 @@ from tests.operations.clone.test_run import clone, contents, ids, names, with_ve
 from tests.support.checkpoints import memory_of
 from tests.support.forwarding import ForwardingStore
 from tests.support.history_logs import set_time
-from tests.support.restores import bodies, memory_table, restore
+from tests.support.restores import bodies, commit_lines, memory_table, restore
 from tests.support.stores import MemoryStore, fresh_store
-from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
+from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path, encode_lines
 
 
 def sync(source: Store, target: Store, **options: Any) -> Any:
@@ -162,23 +162,19 @@ ADD = {"add": {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificat
                "dataChange": True}}  # fmt: skip
 
 
-def json_lines(*actions: dict[str, Any]) -> bytes:
-    return "".join(json.dumps(action) + "\n" for action in actions).encode()
-
-
 def _changed_rows(target: Store) -> None:
-    target.put(commit_path(1), json_lines(ADD))
+    target.put(commit_path(1), encode_lines([ADD]))
 
 
 def _changed_metadata(target: Store) -> None:
     (metadata,) = bodies(target, 0, "metaData")
     changed = {**metadata, "configuration": {"other": "1"}}
-    target.put(commit_path(1), json_lines({"metaData": changed}))
+    target.put(commit_path(1), encode_lines([{"metaData": changed}]))
 
 
 def _changed_domain(target: Store) -> None:
     domain = {"domain": "mine", "configuration": "x", "removed": False}
-    target.put(commit_path(1), json_lines({"domainMetadata": domain}))
+    target.put(commit_path(1), encode_lines([{"domainMetadata": domain}]))
 
 
 def test_rows_of_others_that_an_optimize_moved_are_noticed() -> None:
@@ -186,7 +182,7 @@ def test_rows_of_others_that_an_optimize_moved_are_noticed() -> None:
     [name] = Table("x", store=target).snapshot().files["path"].to_pylist()
     data = target.read(name)
     target.put("x.parquet", data)
-    target.put(commit_path(1), json_lines({"add": {**ADD["add"], "size": len(data)}}))
+    target.put(commit_path(1), encode_lines([{"add": {**ADD["add"], "size": len(data)}}]))
     assert Table("x", store=target).optimize().versions
     assert ids(target) == [1, 1]
     with pytest.raises(SafetyError, match="rows were added or removed"):
@@ -238,7 +234,7 @@ def test_no_restore_discards_a_new_protocol() -> None:
     source, target = builder.store, fresh_store()
     sync(source, target)
     upgrade = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
-    target.put(commit_path(1), json_lines(upgrade))
+    target.put(commit_path(1), encode_lines([upgrade]))
     builder.append([{"id": 2}])
     with pytest.raises(SafetyError, match="its protocol was changed") as raised:
         sync(source, target)
@@ -326,7 +322,7 @@ def test_a_commit_that_cannot_be_compared_does_not_stop_a_sync(reason: str) -> N
         source.checkpoint()
         source.forget_commits(5)
     else:
-        lines = [json.loads(line) for line in target.read(commit_path(0)).splitlines()]
+        lines = commit_lines(target, 0)
         for line in lines:
             line.get("commitInfo", {"tags": {}})["tags"].pop("deltactl.cloneSourceCommit", None)
         target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())

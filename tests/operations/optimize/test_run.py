@@ -30,15 +30,15 @@ from deltactl.operations.run_context import RunContext
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.protocol.paths import partition_directory
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.store import Store
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB, format_timestamp
 from tests.interop.judges import READERS, rows_with_delta_rs, rows_with_duckdb
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.restores import commit_lines
 from tests.support.run import run_on
 from tests.support.stores import CountingStore, MemoryStore, fresh_store
-from tests.support.table_builder import LOG, START_MS, Column, TableBuilder, commit_path, multiset
+from tests.support.table_builder import LOG, START_MS, Column, TableBuilder, multiset
 from tests.support.table_samples import COLUMNS, build_sample, sample_row
 
 _CLUSTERED = "clustered or Z-ordered (rewrite with cluster_by or full=True)"
@@ -75,10 +75,6 @@ def planned(builder: TableBuilder, **options: Any) -> list[str]:
     return sorted(plan(builder, **options).plan.files["path"].to_pylist())
 
 
-def read_commit(store: Store, version: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in store.read(commit_path(version)).splitlines()]
-
-
 def rows_of(builder: TableBuilder) -> Any:
     table = Table(builder.store.uri, store=builder.store)
     return multiset(table.scan().read_all().to_pylist())
@@ -94,7 +90,7 @@ def test_the_commit_to_the_letter() -> None:
     before = {path: builder.find(path) for path in paths}
     vector = before[paths[1]]["deletionVector"]
     run(builder, where="p IS NULL")
-    info, add, *removes = read_commit(builder.store, 3)
+    info, add, *removes = commit_lines(builder.store, 3)
     size = add["add"]["size"]
     metrics = info["commitInfo"].pop("operationMetrics")
     assert metrics == {
@@ -162,7 +158,7 @@ def test_lines_come_bin_by_bin_and_batches_share_what_they_read() -> None:
     report = run(builder, commit_every_bytes=1)
     assert len(report.versions) == 4
     for version in report.versions:
-        info, add, *removes = read_commit(builder.store, version)
+        info, add, *removes = commit_lines(builder.store, version)
         assert info["commitInfo"]["readVersion"] == builder.version
         assert "add" in add
         assert len({line["remove"]["deletionTimestamp"] for line in removes}) == 1
@@ -183,7 +179,9 @@ def test_paths_in_removes_are_the_logs_own_text() -> None:
         add["add"]["path"] = encoded
     builder.commit(*adds)
     report = run(builder)
-    removes = [line["remove"]["path"] for line in read_commit(builder.store, 2) if "remove" in line]
+    removes = [
+        line["remove"]["path"] for line in commit_lines(builder.store, 2) if "remove" in line
+    ]
     assert sorted(removes) == sorted(odd)
     assert report.files_removed == 3
     assert rows_of(builder) == multiset(builder.rows())
@@ -199,7 +197,7 @@ def test_a_bin_without_live_rows_is_removed_and_adds_nothing() -> None:
     assert snapshot.num_files == 0
     contents = builder.store.contents() if isinstance(builder.store, MemoryStore) else {}
     assert {n for n in contents if n.endswith(".parquet")} == set(builder.data)
-    info = read_commit(builder.store, report.version_after)[0]["commitInfo"]
+    info = commit_lines(builder.store, report.version_after)[0]["commitInfo"]
     assert info["operationMetrics"]["maxFileSize"] == "0"
     assert plan(builder).plan.is_empty
 
@@ -371,7 +369,7 @@ def test_an_output_has_the_protocols_form_of_the_value_of_its_inputs(
     builder.commit(*adds)
     report = run(builder)
     assert (report.files_removed, report.files_added) == (3, 1)
-    (added,) = [a["add"] for a in read_commit(store, 2) if "add" in a]
+    (added,) = [a["add"] for a in commit_lines(store, 2) if "add" in a]
     assert added["partitionValues"] == {"p": formed}
     assert added["path"].startswith(f"{quote(partition_directory([('p', formed)]), safe='=')}/")
     rows = [{"id": i, "p": value} for i in range(3)]
@@ -391,7 +389,7 @@ def test_texts_that_readers_tell_apart_stay_apart(kind: str, texts: list[str | N
     assert (report.files_removed, report.files_added) == (6, 2)
     for bin_files in report.plan.iter_bins():
         assert len({dict(v)["p"] for v in bin_files["partition_values"].to_pylist()}) == 1
-    added = [a["add"] for a in read_commit(builder.store, 2) if "add" in a]
+    added = [a["add"] for a in commit_lines(builder.store, 2) if "add" in a]
     assert {add["partitionValues"]["p"] for add in added} == set(texts)
     assert plan(builder).plan.is_empty
 
@@ -629,7 +627,7 @@ def test_purge_rewrites_what_holds_deleted_rows() -> None:
     builder.delete_rows(paths[3], [1])
     report = run(builder, purge=True)
     assert report.files_removed == 1
-    info, add, remove = read_commit(builder.store, report.version_after)
+    info, add, remove = commit_lines(builder.store, report.version_after)
     assert info["commitInfo"]["operation"] == "REORG"
     assert info["commitInfo"]["operationParameters"] == {"predicate": "[]", "applyPurge": True}
     assert remove["remove"]["path"] == paths[3]

@@ -13,6 +13,7 @@ from deltactl.cli.app import run
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.open import _open_remote, open_store
+from tests.support.folders import contents
 
 ADDRESSES = ("local://{}", "simplecache::file://{}", "filecache::local://{}")
 
@@ -24,14 +25,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def _content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_table_is_read_and_not_changed(address: str, folder: Path) -> None:
-    uri, before = address.format(folder), _content(folder)
+    uri, before = address.format(folder), contents(folder)
     table = Table(uri)
     assert sorted(table.scan().read_all()["id"].to_pylist()) == [0, 1, 2]
     assert [info.name for info in open_store(uri).list_from("_delta_log", f"{1:020}")] == [
@@ -51,7 +47,7 @@ def test_a_table_is_read_and_not_changed(address: str, folder: Path) -> None:
         with pytest.raises(SafetyError, match="deltactl only reads"):
             change()
     assert run(["optimize", uri]) == SafetyError.exit_code
-    assert _content(folder) == before
+    assert contents(folder) == before
 
 
 def test_a_cache_does_not_decide_what_is_deleted(folder: Path, tmp_path: Path) -> None:

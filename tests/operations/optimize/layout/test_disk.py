@@ -22,6 +22,7 @@ from deltactl.operations.optimize.layout import tasks
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.table import Table
 from deltactl.units import MIB
+from tests.support.folders import mounted_disk
 
 pytestmark = pytest.mark.thorough
 
@@ -171,14 +172,8 @@ def test_a_full_disk_leaves_the_table_and_no_outputs(template: Path, tmp_path: P
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 45 MiB: room for the table, and not for a second copy of it."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=45m", "none", str(disk)]
-    mounted = subprocess.run(["mount", *options], capture_output=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip("only root may mount the small file system of this test")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with mounted_disk(tmp_path, "45m") as disk:
+        yield disk
 
 
 def test_a_table_on_a_disk_that_becomes_full(
