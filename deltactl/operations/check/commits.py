@@ -59,11 +59,15 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
     """Find missing versions above the oldest one that can be rebuilt by itself.
 
     Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
-    that it stops at, so if commits are left, the commit of the newest checkpoint is one of them.
+    that it stops at, so if older commits are left, the commits of the oldest and of the newest
+    checkpoint are too.
     """
     anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
-    known = sorted({oldest, *(version for version in log.commit_files if version > oldest)})
+    # Without older commits, a lifecycle rule may have deleted the commit: it is the older file.
+    is_lost = oldest not in log.commit_files
+    first = max((v for v in log.commit_files if v < oldest and is_lost), default=oldest)
+    known = sorted({first, *(version for version in log.commit_files if version > first)})
     for before, after in pairwise(known):
         if after - before > 1:
             code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"

@@ -44,11 +44,17 @@ def problems(report: CheckReport) -> list[str]:
         ([4], [2, 3, 4], "commits 2 to 4 are missing up to the newest checkpoint, of version 4"),
         ([4], [0, 4], "commit 4 is missing up to the newest checkpoint, of version 4"),
         ([1, 4], [0, 3, 4], "commits 3 to 4 are missing up to the newest checkpoint, of version 4"),
+        ([3], [0, 3], "commit 3 is missing between 2 and 4"),
+        ([3], [0, 2, 3], "commits 2 to 3 are missing between 1 and 4"),
+        ([2, 3], [0, 2], "commit 2 is missing between 1 and 3"),
+        ([3], [3], "commit 3 is missing between 2 and 4"),
+        ([3], [0, 1, 2, 3], None),
+        ([3], [0, 2], None),
         ([4], [0, 1, 2, 3], None),
         ([4], [0, 1, 2, 3, 4], None),
     ],
 )
-def test_the_newest_commits_are_lost_behind_a_checkpoint(
+def test_the_commit_of_a_checkpoint_is_lost(
     checkpoints: Sequence[int], lost: Sequence[int], problem: str | None
 ) -> None:
     builder = table()
