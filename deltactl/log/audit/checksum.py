@@ -40,6 +40,8 @@ from deltactl.storage.store import Store
 
 # Some readers take these from the file instead of the commits.
 READ_MEMBERS: Final = frozenset({"protocol", "metadata"})
+# They differ if file actions of commits were lost.
+COUNTS: Final = frozenset({"numFiles", "tableSizeBytes"})
 
 
 @dataclass(frozen=True, slots=True)

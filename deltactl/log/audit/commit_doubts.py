@@ -7,7 +7,8 @@ says. A commit that was overwritten by another commit has the same bytes.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -158,6 +159,20 @@ def find_doubts(log: DeltaLog, versions: Iterable[int]) -> dict[int, str]:
     doubts = CommitDoubts()
     log.scan(versions, doubts, on_broken=ignore_broken)
     return doubts.found
+
+
+def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
+    """Yield the commits up to a version that have no metrics, so no lost action would show.
+
+    A commit that only creates a table has no file actions.
+    """
+    for commit in log.commits(v for v in sorted(log.commit_files) if v <= last):
+        with suppress(CorruptLogError):  # no version is rebuilt from it
+            info = commit.info or {}
+            is_empty = info.get("operation") == "CREATE TABLE"
+            if not is_empty and info.get("operationMetrics") is None:
+                assert commit.version is not None
+                yield commit.version
 
 
 def ignore_broken(commit: CommitBytes, error: CorruptLogError) -> None:

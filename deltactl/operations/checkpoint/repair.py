@@ -19,8 +19,8 @@ from deltactl.log.audit.checkpoints import (
     check_hint,
     hint_of,
 )
-from deltactl.log.audit.checksum import find_disagreements
-from deltactl.log.audit.commit_doubts import find_doubts
+from deltactl.log.audit.checksum import COUNTS, find_disagreements
+from deltactl.log.audit.commit_doubts import find_doubts, find_unmeasured
 from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -192,11 +192,20 @@ def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | N
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
     if not found:
         return None if found is None else "", None
-    wrong = _find_doubtful(log, trusted, "good")
-    if not wrong:
-        return "; ".join(found.values()), None
+    problem, wrong = "; ".join(found.values()), _find_doubtful(log, trusted, "good")
     # It may be the only file with the data that the other one lacks.
-    return "; ".join(found.values()), f"it is unknown whether this file or {wrong[0]} is wrong"
+    if wrong:
+        return problem, f"it is unknown whether this file or {wrong[0]} is wrong"
+    if COUNTS.isdisjoint(found):
+        return problem, None
+    unknown = next(find_unmeasured(log, latest.version), None)
+    if unknown is None:
+        return problem, None
+    return problem, (
+        f"a commit may have lost actions that this file counts: {log.commit_file(unknown)}, for "
+        "example, has no operationMetrics that would show it. If the commits are complete, move "
+        "this file out of the table"
+    )
 
 
 def find_checksum_obstacle(log: DeltaLog, trusted: Trusted) -> str | None:

@@ -44,8 +44,8 @@ def store() -> MemoryStore:
     """Version 2, with a checkpoint, its hint, and a checksum."""
     made = fresh_store()
     builder = TableBuilder(made, [Column("id")])
-    builder.append([{"id": 1}])
-    builder.append([{"id": 2}])
+    for number in (1, 2):
+        builder.commit(builder.write_file([{"id": number}]), operationMetrics={"numFiles": "1"})
     Table("x", store=made).checkpoint(CheckpointOptions())
     assert fix(made, "checksum").is_repaired
     return made

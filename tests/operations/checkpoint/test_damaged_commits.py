@@ -204,6 +204,26 @@ def test_a_checksum_that_is_right_stays_beside_a_doubtful_commit(run: str) -> No
     assert memory_of(builder).contents() == before
 
 
+@pytest.mark.parametrize("lost", ["add", "remove"])
+@pytest.mark.parametrize("run", ["repair", "fix"])
+def test_a_checksum_that_is_right_stays_beside_a_commit_without_metrics(
+    run: str, lost: str
+) -> None:
+    builder = build()
+    builder.store.delete_many([NAME, f"{LOG}/_last_checkpoint"])
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    lose(builder, 4, lost)
+    table, before = Table("x", store=builder.store), memory_of(builder).contents()
+    if run == "repair":
+        (finding,) = table.repair_checkpoints().findings
+        assert (finding.name, finding.repaired) == (name, False)
+        assert "a commit may have lost actions that this file counts" in finding.remedy
+    else:
+        assert table.fix(kind="checksum").num_left == 1
+    assert memory_of(builder).contents() == before
+
+
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_no_checksum_file_is_written_beside_a_doubtful_commit(has_checkpoint: bool) -> None:
     """It would have the error of the commit, and look like a proof."""

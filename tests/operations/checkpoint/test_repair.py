@@ -295,7 +295,10 @@ def put_wrong_checksum(builder: TableBuilder) -> str:
 
 
 def test_a_checksum_file_that_disagrees_goes() -> None:
-    builder = table()
+    builder = new_table()
+    for number in range(4):
+        add = builder.write_file([{"id": number, "p": None}])
+        builder.commit(add, operationMetrics={"numFiles": "1"})
     name = put_wrong_checksum(builder)
     (finding,) = repair(builder.store, dry_run=True).findings
     assert (finding.name, finding.repaired) == (name, False)
