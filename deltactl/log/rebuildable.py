@@ -77,7 +77,7 @@ def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
 def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False) -> str | None:
     """Return why a checkpoint cannot be used; ``None`` if it can be used.
 
-    Its non-file actions and the names of its sidecars are checked.
+    Its non-file actions, and the names and sizes of its sidecars are checked.
 
     ``all_rows`` says whether to check that no row has a second action.
 
@@ -85,7 +85,11 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         ObjectNotFoundError: a listed file of the checkpoint was deleted meanwhile.
         StorageError: the store failed. The checkpoint may still be valid.
     """
-    from deltactl.log.checkpoint.read import ensure_one_action_a_row, read_head
+    from deltactl.log.checkpoint.read import (
+        describe_wrong_size,
+        ensure_one_action_a_row,
+        read_head,
+    )
 
     try:
         head = read_head(store, checkpoint)
@@ -93,10 +97,12 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         return error.message
     if head.non_file_actions.protocol is None or head.non_file_actions.metadata is None:
         return "it has no protocol or no metaData action"
-    infos = zip(head.sidecars, store.stat_many(head.sidecars), strict=True)
-    missing = [name for name, info in infos if info is None]
-    if missing:
-        return f"its sidecar {missing[0]} is missing"
+    infos = store.stat_many(head.sidecars)
+    for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
+        if info is None:
+            return f"its sidecar {name} is missing"
+        if info.size_bytes != size:
+            return f"its sidecar {name} {describe_wrong_size(size, info.size_bytes)}"
     if all_rows:
         try:
             ensure_one_action_a_row(store, head)

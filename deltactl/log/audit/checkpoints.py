@@ -89,9 +89,6 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
     if not is_valid(store, checkpoint):
         return Verdict(checkpoint, "bad", "it cannot be read completely", is_whole=False)
-    said = find_misstated_sidecar(store, checkpoint)
-    if said is not None:
-        return Verdict(checkpoint, "bad", said)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
     # A checkpoint that is bad, or not checked yet as this one, must not prove anything.
     others = frozenset(c for c in log.listing.checkpoints if c not in usable)
@@ -116,19 +113,6 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         problem += f"; or the commits are wrong, not this file: {evidence}"
         return Verdict(checkpoint, "ambiguous", problem)
     return Verdict(checkpoint, "bad", problem)
-
-
-def find_misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Describe a wrong size of a sidecar in a checkpoint, or return ``None``.
-
-    Some readers use this size to find the footer of the sidecar.
-    """
-    head = read_head(store, checkpoint)
-    infos = store.stat_many(head.sidecars)
-    for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
-        if info is not None and size != info.size_bytes:
-            return f"it records {size} bytes for {name}, but the file has {info.size_bytes} bytes"
-    return None
 
 
 def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:

@@ -253,8 +253,9 @@ def _read_actions(
         return
     with _named(name, version), store.open_input(name) as source:
         parquet = _open_parquet(source)
-        if name in head.sidecars:  # for the other files, `read_head` has checked this
-            ensure_single_actions(parquet, 0)
+        if name in head.sidecars:
+            _ensure_stated_size(head, name, source.size())
+            ensure_single_actions(parquet, 0)  # `read_head` has checked the other files
         if action not in parquet.schema_arrow.names:
             return
         leaves = _choose_leaves(parquet, action, columns)
@@ -269,6 +270,21 @@ def _read_actions(
             # To drop nulls copies the data, even if there are no nulls.
             structs = structs.drop_null() if structs.null_count else structs
             yield _to_table(structs, action, columns, head.non_file_actions.metadata)
+
+
+def _ensure_stated_size(head: CheckpointHead, name: str, size_bytes: int) -> None:
+    """Raise an error for a sidecar of another size than the checkpoint says."""
+    stated = dict(zip(head.sidecars, head.sidecar_sizes, strict=True))[name]
+    if stated != size_bytes:
+        raise ValueError(f"it {describe_wrong_size(stated, size_bytes)}")
+
+
+def describe_wrong_size(stated: int, size_bytes: int) -> str:
+    """Describe a sidecar of another size than in its checkpoint: it may be another file.
+
+    Some readers use this size to find the footer, or the row groups to read.
+    """
+    return f"has {size_bytes} bytes, but the checkpoint says that it has {stated}"
 
 
 def _read_json(store: Store, name: str, version: int) -> CommitBytes:

@@ -12,7 +12,6 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.audit.checkpoints import find_misstated_sidecar
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.commit_repeats import (
     find_file_repeats,
@@ -113,10 +112,6 @@ def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Check
             version, name = checkpoint.version, checkpoint.names[0]
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
             continue
-        if (problem := find_misstated_sidecar(store, checkpoint)) is not None:
-            # It is used all the same, as by readers: perhaps no other file can rebuild the version.
-            version, name = checkpoint.version, checkpoint.names[0]
-            findings.add("CHECKPOINT_WRONG", problem, version=version, file=name)
         for metadata in read_metadata_nodes(store, checkpoint):
             problem = _describe_lacking(metadata)
             if problem is None and checkpoint.format == "parquet":

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import (
+    CorruptLogError,
     DeltactlError,
     LogGapError,
     NotATableError,
@@ -22,6 +23,7 @@ from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoin
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from deltactl.table import Table
 from tests.support.checkpoints import (
     NOW_MS,
     PicklingEngine,
@@ -386,6 +388,7 @@ def test_a_compacted_file_without_adds_is_valid() -> None:
 
 
 def test_a_sidecar_of_another_size_than_is_said() -> None:
+    """It may be another file: no command uses it, so that no live file looks unneeded."""
     builder = table("v2-json")
     (name,) = [
         info.name
@@ -394,9 +397,15 @@ def test_a_sidecar_of_another_size_than_is_said() -> None:
     ]
     text = builder.store.read(name).decode()
     builder.store.put(name, text.replace('"sizeInBytes": ', '"sizeInBytes": 1').encode())
-    assert codes(check(builder.store)) == ["CHECKPOINT_WRONG"]
+    report = check(builder.store)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE"]
+    assert "bytes, but the checkpoint says that it has 1" in report.findings["problem"][0].as_py()
+    opened = Table("x", store=builder.store, warn=ignore_warning)
+    for run in (opened.optimize, lambda: opened.vacuum(retain="0s", force_retention=True)):
+        with pytest.raises(CorruptLogError, match="the checkpoint says") as caught:
+            run()
+        assert "checkpoint TABLE --repair" in (caught.value.hint or "")
     (finding,) = [f for f in repair(builder.store).findings if f.name == name]
-    assert "but the file has" in finding.problem
     assert finding.repaired
     assert repair(builder.store).findings == ()
     assert_valid(builder, range(5))
