@@ -19,8 +19,8 @@ from deltactl.log.audit.commit_repeats import (
     find_shared_lines,
     list_partition_keys,
 )
+from deltactl.log.audit.path_actions import PathActions
 from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.audit.repeated_removes import RemoveIndex
 from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import (
@@ -34,6 +34,7 @@ from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.rebuildable import find_problem
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vectors import VectorIndex
@@ -128,7 +129,8 @@ class CommitChecker(Visitor):
     """Read every commit once; keep the data for checks of all commits together.
 
     ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are these
-    actions of the other commits by version, and ``digests`` are row digests of layout runs.
+    actions of the other commits by version, and ``digests`` are row digests of layout runs;
+    ``actions`` has their file actions.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class CommitChecker(Visitor):
         super().__init__()
         self._log, self._findings = log, findings
         self._path_texts, self._vectors = path_texts, vectors
-        self._removes = RemoveIndex()
+        self.actions = PathActions()
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
@@ -157,7 +159,7 @@ class CommitChecker(Visitor):
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
         self._check_missing_schemas()
-        for version, earlier, count in self._removes.find(self.unread):
+        for version, earlier, count in self.actions.find_repeated_removes(self.unread):
             problem = (
                 f"it removes {format_count(count, 'file')} that version {earlier} had already "
                 f"removed ({self._vectors.say_writer(version)})"
@@ -183,7 +185,7 @@ class CommitChecker(Visitor):
             self._add("COMMIT_UNREADABLE", problem, version)
         self._path_texts.take_removed(commits.removes)
         self._vectors.take(commits)
-        self._removes.take(commits)
+        self.actions.take(commits)
 
     def _add_broken(self, commit: CommitBytes, error: CorruptLogError) -> None:
         version = commit.version
@@ -198,6 +200,16 @@ class CommitChecker(Visitor):
         """Return the versions whose commits are missing, or cannot be parsed."""
         known = self._log.commit_files
         return self.broken | set(range(max(known, default=-1))) - known.keys()
+
+    def agree_with_live(self, snapshot: Snapshot) -> bool:
+        """Return whether the live files of a checkpoint are those of the commits.
+
+        Only commits after the last one that cannot be read are compared.
+        """
+        version = snapshot.version
+        missing = set(range(version + 1)) - self._log.commit_files.keys()
+        first = max((it + 1 for it in self.broken | missing if it <= version), default=0)
+        return snapshot.head is None or self.actions.agree(first, version)
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""

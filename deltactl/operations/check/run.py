@@ -93,14 +93,18 @@ class _Run:
     counts: CheckedCounts = field(default_factory=CheckedCounts)
     _path_texts: PathTextIndex = field(init=False)
     _vectors: VectorIndex = field(default_factory=VectorIndex)
+    _commits: CommitChecker = field(init=False)
+    _are_compared: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._path_texts = PathTextIndex(self.log.uri)
+        self._commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
+        self._are_compared = self.options.checkpoints
 
     def check(self) -> CheckReport:
         if not check_location(self.log, self.findings):
             return self._report(None)
-        commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
+        commits = self._commits
         commits.run()
         self.counts.num_commits = len(self.log.commit_files)
         check_gaps(self.log, self.findings)
@@ -198,10 +202,13 @@ class _Run:
     def _check_state(self, snapshot: Snapshot, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
-        If a checkpoint can be opened but is corrupt in a later part, an older one is used.
+        If a checkpoint can be opened but is corrupt in a later part, an older one is used. If its
+        files are not those of the commits, all checkpoints are compared.
         """
         before = len(self.findings.rows)
-        state = StateChecker(snapshot, self.findings, self._path_texts, self._vectors)
+        state = StateChecker(
+            snapshot, self.findings, self._path_texts, self._vectors, self._commits.actions
+        )
         try:
             state.run()
         except CorruptLogError as error:
@@ -213,8 +220,14 @@ class _Run:
             version, name = checkpoint.version, checkpoint.names[0]
             self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
             broken |= {checkpoint}
-            again = self._load(broken)
-            return None if again is None else self._check_state(again, broken)
+            return self._check_again(broken)
+        if not self._are_compared and not self._commits.agree_with_live(snapshot):
+            found = self.findings.rows[before:]
+            del self.findings.rows[before:]
+            broken |= self._compare_checkpoints()
+            if snapshot.segment.checkpoint in broken:
+                return self._check_again(broken)
+            self.findings.rows += found
         check_path_pairs(self.log, snapshot, self._path_texts, broken, self.findings)
         self.counts.num_files, self.counts.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
@@ -227,6 +240,19 @@ class _Run:
             is_latest=snapshot.version == self.log.latest_version,
         )
         return snapshot
+
+    def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
+        """Check the live files of the version that is rebuilt without more checkpoints."""
+        again = self._load(broken)
+        return None if again is None else self._check_state(again, broken)
+
+    def _compare_checkpoints(self) -> frozenset[Checkpoint]:
+        """Compare every checkpoint with its version, once; return those proven wrong."""
+        self._are_compared = True
+        # The comparison reports them again.
+        rows = [row for row in self.findings.rows if row[0] != "CHECKPOINT_UNREADABLE"]
+        self.findings.rows = rows
+        return check_all_checkpoints(self.log, self.findings)
 
     def _choose_files(self, snapshot: Snapshot, commits: CommitChecker) -> LiveFiles | AllFiles:
         """Return the files of all versions if requested and rebuildable, else the live files."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.audit.path_actions import PathActions
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.commits.file_actions import ADD_MEMBERS, find_incomplete, sum_sizes
 from deltactl.log.find_files import find_path_problem
@@ -63,13 +64,14 @@ PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
 class StateChecker:
     """Check the live files of a version in batches, then all of them together.
 
-    Needs 8 bytes of memory per file, and 16 more with row tracking.
+    The indices have the live files afterwards. With row tracking, this needs 16 bytes per file.
     """
 
     snapshot: Snapshot
     findings: Findings
     path_texts: PathTextIndex
     vectors: VectorIndex
+    actions: PathActions
     num_files: int = 0
     size_bytes: int = 0
     _ids: list[tuple[Integers, Integers]] = field(default_factory=list)
@@ -87,6 +89,7 @@ class StateChecker:
         snapshot = self.snapshot
         self.path_texts.forget_live()
         self.vectors.forget_live()
+        self.actions.forget_live()
         identity = IdentityChecker(snapshot.metadata, self.findings)
         for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
@@ -116,6 +119,7 @@ class StateChecker:
         if self.snapshot.head is not None:  # for commits, see COMMIT_UNREADABLE
             self._check_members(batch)
         self.path_texts.take_live(batch)
+        self.actions.take_live(batch)
         texts = batch["encoded_path"]
         unlike = texts.filter(not_java_text_mask(texts))
         self._unlike_spark += len(unlike)
