@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltactl import Table, maintain
-from deltactl.errors import SafetyError, ignore_warning
+from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.support.metered_store import MeteredStore
@@ -35,9 +36,9 @@ CHECKSUM = f"{LOG}/{3:020d}.crc"
 CHECKPOINT = f"{LOG}/{3:020d}.checkpoint.parquet"
 
 
-def build(change: str) -> TableBuilder:
+def build(change: str, **options: Any) -> TableBuilder:
     """Version 4. Its checkpoint of version 3 has the state of version 2."""
-    builder = TableBuilder(fresh_store(), [Column("id")])
+    builder = TableBuilder(fresh_store(), [Column("id")], **options)
     (path,) = builder.append([{"id": 1}])
     builder.append([{"id": 2}])
     if change == "a removed file":
@@ -91,6 +92,28 @@ def test_wrong_metadata_is_refused(command: str) -> None:
     store = build("metadata").store
     with pytest.raises(SafetyError, match="its metaData is different"):
         run(store, command, [])
+
+
+@pytest.mark.parametrize("damage", ["wrong files", "a lost sidecar"])
+def test_a_feature_is_not_dropped_in_part(damage: str) -> None:
+    """It is dropped by several commits and checkpoints: the first commit would stay alone."""
+    feature = "v2Checkpoint"
+    builder = build("a removed file", features=[feature])
+    if damage == "a lost sidecar":
+        builder.store.delete_many([CHECKPOINT])
+        builder.checkpoint(3, "v2-json")
+        builder.store.delete_many([it.name for it in builder.store.list_from(f"{LOG}/_sidecars")])
+    store = builder.store
+    assert isinstance(store, MemoryStore)
+    before = store.contents()
+    for dry_run in (True, False):
+        with pytest.raises(DeltactlError) as refused:
+            Table("x", store=store, warn=ignore_warning).alter(
+                drop_feature=feature, dry_run=dry_run
+            )
+        assert "checkpoint TABLE --repair" in str(refused.value.hint)
+        assert "committed before this" not in refused.value.message
+    assert store.contents() == before
 
 
 def test_maintain_refuses_the_table(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 import numpy as np
@@ -128,8 +128,21 @@ def _make_plan(
     snapshot = load_audited(log, or_warn=options.drop_feature is None)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
     if options.drop_feature is not None:
-        return snapshot, plan_drop(log, snapshot, options, context)
+        plan = plan_drop(log, snapshot, options, context)
+        if any(step.writes_checkpoint for step in plan.steps):
+            _ensure_readable(snapshot)
+        return snapshot, plan
     return snapshot, plan_alter(snapshot, options, context.clock.new_id(), context.warn)
+
+
+def _ensure_readable(snapshot: Snapshot) -> None:
+    """Refuse a version of which no checkpoint can be written, before the first commit.
+
+    Raises:
+        CorruptLogError, SafetyError: its checkpoint cannot be read, or is wrong.
+    """
+    for _ in chain(snapshot.file_batches(), snapshot.tombstone_batches()):
+        pass
 
 
 class _Run:
