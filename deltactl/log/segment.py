@@ -103,7 +103,8 @@ def find_lost_commits(listing: LogListing, hinted: int | None, where: str) -> Lo
         f"the newest commit is {latest}, but {name} names version {end}: {missing} missing",
         hint="Restore the commits from a backup, with their modification times (`cp -p`). Or, if "
         f"they are lost for good, run `deltactl check {shlex.quote(where)} --fix "
-        "last-checkpoint`, then rerun.",
+        f"last-checkpoint`, which repairs or deletes {LAST_CHECKPOINT} and the other files that "
+        "name them, then rerun.",
     )
 
 

@@ -113,6 +113,7 @@ def test_a_reader_warns_and_check_has_a_finding(store: MemoryStore, left: str) -
     assert ["commits 2 to 3 are missing" in text for text in warnings] == [True] * 4
     (finding,) = table.check().findings.to_pylist()
     assert (finding["code"], finding["version"]) == ("LOG_GAP", 2)
+    assert f"check {store.uri} --fix last-checkpoint" in finding["repair"]
     # The other files are written after a commit, so they prove that it existed.
     assert ("If there never were such commits" in finding["repair"]) == (left == HINT_NAME)
 

@@ -30,12 +30,15 @@ _ADDED: Final = (
     "num_added_files",
     "numTargetFilesAdded",
     "num_target_files_added",
+    "numRestoredFiles",
+    "numRestoredFile",
 )
 _REMOVED: Final = (
     "numRemovedFiles",
     "num_removed_files",
     "numTargetFilesRemoved",
     "num_target_files_removed",
+    "numRemovedFile",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 

@@ -5,6 +5,7 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
@@ -96,11 +97,18 @@ def check_newest(log: DeltaLog, findings: Findings) -> None:
     files_ahead, latest = log.files_ahead, log.latest_version
     if files_ahead:
         name = max(files_ahead, key=files_ahead.__getitem__)
+        first, where = DeltaLog.commit_file(latest + 1), shlex.quote(log.uri)
         findings.add(
             "LOG_GAP",
-            f"the log ends at version {latest}, but {name} names version {files_ahead[name]}",
+            f"the log ends at version {latest}, but {name} names version {files_ahead[name]}: "
+            "readers return the older version without an error",
             version=latest + 1,
-            file=DeltaLog.commit_file(latest + 1),
+            file=first,
+        )
+        findings.repairs[first] = (
+            "restore the newest commits from a backup, with their modification times (`cp -p`). If "
+            f"they are lost for good, run `deltactl check {where} --fix last-checkpoint`, which "
+            f"deletes the files that name them, and continue from version {latest}"
         )
 
 

@@ -434,6 +434,8 @@ def test_a_checkpoint_with_a_row_of_two_actions() -> None:
 WRITE = {"numFiles": "2", "numOutputRows": "2"}
 DELETE = {"numAddedFiles": "1", "numRemovedFiles": "1"}
 MERGE = {"numTargetFilesAdded": 0, "numTargetFilesRemoved": 0, "numTargetDeletionVectorsAdded": 1}
+RESTORE = {"numRestoredFiles": "1", "numRemovedFiles": "0"}
+RUST_RESTORE = {"numRestoredFile": 1, "numRemovedFile": 1}
 RUST = {"num_added_files": 1, "num_removed_files": 1, "num_added_rows": 1}
 
 
@@ -454,6 +456,11 @@ RUST = {"num_added_files": 1, "num_removed_files": 1, "num_added_rows": 1}
         (MERGE, 0, 1, "it has 0 of the 1 add action that"),
         (MERGE, 1, 0, "it has 0 of the 1 remove action that"),
         (DELETE | {"numDeletionVectorsAdded": "1", "minFileSize": "9"}, 1, 1, None),  # OPTIMIZE
+        (RESTORE, 1, 0, None),
+        (RESTORE, 0, 0, "it has 0 of the 1 add action that"),
+        (RUST_RESTORE, 1, 1, None),
+        (RUST_RESTORE, 0, 1, "it has 0 of the 1 add action that"),
+        (RUST_RESTORE, 1, 0, "it has 0 of the 1 remove action that"),
         (RUST, 1, 1, None),
         (RUST, 0, 1, "it has 0 of the 1 add action, for 1 row, that"),
         ({"numAddedFiles": "many", "numRemovedFiles": -1}, 0, 0, None),
