@@ -4,7 +4,7 @@ Batches are built when the engine needs them; only a digest and a weight of each
 
 The resume file has JSON lines: the first line describes the check, then there is one line for each
 finished batch. A truncated last line, left by a killed process, is dropped and its batch is checked
-again.
+again. A complete check empties the file.
 """
 
 from __future__ import annotations
@@ -210,6 +210,11 @@ class ResumeFile:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+    def clear(self) -> None:
+        """Empty the file, so that the next run begins a new check."""
+        assert self._file is not None
+        self._file.truncate(0)
 
     def note(self, digest: str, result: BatchResult) -> None:
         """Record the result of a batch."""

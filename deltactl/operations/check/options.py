@@ -103,8 +103,8 @@ class CheckOptions:
     )
     resume: str | None = execution_option(
         None,
-        "Record the progress of the check in this local file. If the file exists, continue the "
-        "check that is recorded in it",
+        "Record the progress of the check in this local file, until the check is complete. If the "
+        "file has the progress of an interrupted check, continue that check",
         metavar="FILE",
         is_for_one_table=True,
     )

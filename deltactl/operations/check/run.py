@@ -298,11 +298,13 @@ class _Run:
                 is_broken |= any(row[0] in _BROKEN for row in result.findings)
                 for note in result.notes:
                     self.findings.note(note)
-        if is_broken:
-            CommitBase.of(snapshot).ensure_same_table(self.log)
-        if proofs is not None:
-            proofs.run(replace(self.context, engine=engine))
-            self.counts.num_digests += proofs.num_compared
+            if is_broken:
+                CommitBase.of(snapshot).ensure_same_table(self.log)
+            if proofs is not None:
+                proofs.run(replace(self.context, engine=engine))
+                self.counts.num_digests += proofs.num_compared
+            if resume is not None:
+                resume.clear()
         if self.counts.num_gone:
             command = f"deltactl describe-history {shlex.quote(self.log.uri)} --restorable"
             self.findings.note(
