@@ -333,8 +333,9 @@ def _encode_strings(texts: pa.Array) -> pa.Array:
 
 
 def _encode_floats(array: pa.Array) -> pa.Array:
+    # The digits of a double: see _encode_float.
+    text = array.cast(pa.float64()).cast(pa.string())
     # JSON has no number for NaN and infinity: Delta on Spark writes them as strings.
-    text = array.cast(pa.string())
     spelled = pc.if_else(pc.is_nan(array), '"NaN"', text)
     infinite = pc.is_inf(array)
     sign = pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"')

@@ -6,6 +6,7 @@ id. So a difference from a footer is checked with the rows before it is reported
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from deltactl.operations.check.stats import (
     FileFacts,
     Statistics,
     find_contradictions,
+    find_rounded,
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
@@ -102,6 +104,9 @@ class ContentChecker:
         self._fields = choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
         with_defaults = (f for f in self._fields if has_defaults(StructType((f,))))
         self._with_defaults = StructType(tuple(with_defaults))
+        types = ((it.physical_name, arrow_type(it.type, "physical")) for it in self._fields)
+        found = index_leaves(pa.schema(types)).items()
+        self._doubles = {path for path, leaf in found if pa.types.is_float64(leaf.type)}
         leaves = list_leaves(StructType(self._fields))
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
@@ -158,6 +163,8 @@ class ContentChecker:
         self._check_columns(file)
         stats = self._parse(file.logged)
         leaves = () if stats is None else self._choose_leaves(stats, file)
+        if stats is not None:
+            self._check_precision(stats, leaves, file)
         if self._depth is Depth.DATA:
             self._report(file, self._read(file, vector, self._fields, leaves, stats))
             return
@@ -204,13 +211,36 @@ class ContentChecker:
         lacking = (leaf for leaf in stated if leaf not in held)
         wrong = next((leaf.path for leaf in lacking if not stats.is_all_null(leaf)), None)
         if wrong is not None:
-            # Not a finding: valid tables of known writers have such files.
-            self._findings.note(
+            self._note_stats(
                 "the statistics of columns that are missing in a file, such as "
                 f"{'.'.join(wrong)!r}, do not say that all values are null. A reader that skips "
-                "files by these statistics may treat the nulls of the column as values"
+                "files by these statistics may treat the nulls of the column as values",
+                file.logged,
             )
         return held
+
+    def _check_precision(
+        self, stats: Statistics, leaves: Sequence[StatsLeaf], file: _Opened
+    ) -> None:
+        doubles = [leaf for leaf in leaves if leaf.path in self._doubles]
+        narrow = _narrow_leaves(index_leaves(file.schema)) if doubles else ()
+        rounded = find_rounded(stats, [leaf for leaf in doubles if leaf.path in narrow])
+        if rounded is not None:
+            self._note_stats(
+                "bounds of columns that were widened from float to double, such as "
+                f"{'.'.join(rounded.path)!r}, were rounded by their writer. Delta on Spark and "
+                "DuckDB may not find the smallest and the largest value of a file",
+                file.logged,
+            )
+
+    def _note_stats(self, problem: str, file: Logged) -> None:
+        """Note a problem that is not a finding: valid tables of known writers have it."""
+        if not file.is_live:
+            self._findings.note(problem)
+            return
+        command = f"deltactl check {shlex.quote(self._stores.own.uri)} --fix stats"
+        text = f"{problem}. To compute these statistics again, run `{command}`"
+        self._findings.note_stats(text, file.data.path)
 
     def _parse(self, file: Logged) -> Statistics | None:
         problem, stats = None, None

@@ -283,7 +283,8 @@ def _describe(value: object) -> str:
 
 def _to_result(node: dict[str, Any]) -> BatchResult:
     findings = tuple(tuple(row) for row in node.pop("findings"))
-    return BatchResult(**node | {"findings": findings, "notes": tuple(node["notes"])})
+    lists = {"notes": tuple(node["notes"]), "stats_noted": tuple(node.get("stats_noted", ()))}
+    return BatchResult(**node | lists | {"findings": findings})
 
 
 def read_version(path: str) -> int | None:

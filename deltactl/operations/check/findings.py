@@ -79,13 +79,15 @@ class Findings:
     """Collect findings and notes; a note says which part could not be checked, and why.
 
     ``repairs`` has repairs by file, where those of the codes do not apply. ``waits_for_log``: the
-    latest version cannot be rebuilt, so no command can repair anything yet.
+    latest version cannot be rebuilt, so no command can repair anything yet. ``stats_noted`` are
+    files whose statistics a note is about.
     """
 
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     repairs: dict[str, str] = field(default_factory=dict)
     waits_for_log: bool = False
+    stats_noted: dict[str, None] = field(default_factory=dict)
     _tables: list[pa.Table] = field(default_factory=list)
 
     def add(
@@ -101,6 +103,11 @@ class Findings:
     def note(self, text: str) -> None:
         """Add a note; repeated notes are kept once."""
         self.notes[text] = None
+
+    def note_stats(self, text: str, file: str) -> None:
+        """Add a note about the statistics of a file, which ``check --fix stats`` replaces."""
+        self.note(text)
+        self.stats_noted[file] = None
 
     def has(self, *codes: str) -> bool:
         """Return whether one of the codes was found by :meth:`add`."""

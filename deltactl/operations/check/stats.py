@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import gt, lt
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -192,6 +193,20 @@ def _check_bounds(
         if why is not None:
             which = "maximum" if member == "maxValues" else "minimum"
             yield why[0], f"the {which} is {show(text)}, {why[1]}"
+
+
+def find_rounded(stats: Statistics, doubles: Sequence[StatsLeaf]) -> StatsLeaf | None:
+    """Return a leaf with a bound that excludes its value if a reader parses it as a double.
+
+    Delta on Spark writes the shortest text of a float: 0.33333334 for 0.3333333432674408.
+    ``doubles`` are leaves of type double that the file stores as 32-bit floats.
+    """
+    for leaf in doubles:
+        for member, is_beyond in (("minValues", gt), ("maxValues", lt)):
+            bound = _parse_bound(stats.find(member, leaf.path), leaf.kind)
+            if bound is not None and is_beyond(bound, float(_narrow(bound))):
+                return leaf
+    return None
 
 
 _BEYOND: Final = ("STATS_BOUNDS", "but a live row has a value beyond this bound")

@@ -69,7 +69,7 @@ class BatchResult:
     """The result of checking a batch.
 
     ``num_rows`` counts rows of live files that were opened, each once; ``num_gone`` are files of
-    older versions that no longer exist, as after a vacuum.
+    older versions that no longer exist, as after a vacuum. ``stats_noted``: see ``Findings``.
     """
 
     num_files: int = 0
@@ -78,6 +78,7 @@ class BatchResult:
     num_gone: int = 0
     findings: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
+    stats_noted: tuple[str, ...] = ()
 
 
 def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
@@ -131,6 +132,7 @@ class _BatchChecker:
             num_gone=gone,
             findings=tuple(self._findings.rows),
             notes=tuple(self._findings.notes),
+            stats_noted=tuple(self._findings.stats_noted),
         )
 
     def _read(self, row: Mapping[str, Any]) -> Logged:

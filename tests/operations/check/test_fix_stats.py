@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
@@ -16,9 +17,10 @@ from deltactl.operations.check.fixes.stats import StatsReport
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.duckdb_delta import connect_duckdb
 from tests.support.restores import bodies, ids, latest
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points, fresh_store
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, array_of
 
 ROWS: list[dict[str, Any]] = [{"id": 1, "x": 0.5, "s": "a"}, {"id": 3, "x": None, "s": "b" * 40}]
 WANTED: dict[str, Any] = {
@@ -100,6 +102,84 @@ def test_the_properties_of_today_decide(tmp_path: Path) -> None:
     for read in (rows_with_delta_rs, rows_with_duckdb):
         assert sorted(row["id"] for row in read(tmp_path)) == [1, 3]
     assert DeltaTable(str(tmp_path)).history(1)[0]["operation"] == "COMPUTE STATS"
+
+
+FORM = "delta.checkpoint.writeStatsAs"
+DOUBLE = Column("x", "double", metadata={"delta.typeChanges": [{"toType": "double"}]})
+
+
+def count_equal(path: Path, value: float) -> int:
+    with connect_duckdb() as connection:
+        query = "SELECT count(*) FROM delta_scan(?) WHERE x = ?::DOUBLE"
+        found = connection.execute(query, [str(path), value]).fetchall()
+    return int(found[0][0])
+
+
+@pytest.mark.parametrize("value", [1 / 3, 0.7, -1 / 3, -0.7, 0.5])
+def test_bounds_of_floats_are_exact_after_the_column_became_a_double(
+    tmp_path: Path, value: float
+) -> None:
+    """Delta on Spark wrote the shortest text of each float; readers parse it as a double."""
+    stored, text = float(np.float32(value)), float(str(np.float32(value)))
+    builder = TableBuilder(
+        LocalStore(str(tmp_path)),
+        [Column("x", "float"), Column("l", array_of("long"))],
+        features=["typeWidening"],
+    )
+    bounds = {"minValues": {"x": text}, "maxValues": {"x": text}}
+    said = {"numRecords": 1, **bounds, "nullCount": {"x": 0, "l": 0}}
+    builder.append([{"x": value, "l": [1]}], stats=json.dumps(said))
+    assert Table(str(tmp_path)).check(depth="data").notes == ()
+    builder.change_metadata(columns=[DOUBLE, builder.columns[1]])
+    table, is_rounded = Table(str(tmp_path)), stored != text
+    assert count_equal(tmp_path, stored) == (not is_rounded)
+    for depth in ("footers", "data"):
+        report = table.check(depth=depth)
+        assert report.is_sound
+        assert [note.split("`")[1] for note in report.notes] == (
+            [f"deltactl check {table.uri} --fix stats"] if is_rounded else []
+        )
+    assert fix(builder.store).counts == {"missing": 0, "too short": int(is_rounded), "wrong": 0}
+    right = {"minValues": {"x": stored}, "maxValues": {"x": stored}}
+    assert stats_of(builder.store) == [{**said, **right}]
+    assert count_equal(tmp_path, stored) == 1
+    assert table.check(depth="data", all_versions=True).notes == ()
+    assert fix(builder.store).is_empty
+
+
+def count_copied(table: Table) -> int:
+    done = table.optimize(rewrite="copy").rewritten
+    assert done is not None
+    return done.groups_copied
+
+
+@pytest.mark.parametrize("command", ["optimize first", "optimize later", "restore"])
+def test_other_commands_write_exact_bounds_of_floats(tmp_path: Path, command: str) -> None:
+    """Of columns that optimize copies or widens, and those that only a checkpoint has."""
+    values = [float(np.float32(it)) for it in (1 / 3, 0.7)]
+    builder = TableBuilder(
+        tmp_path,
+        [Column("id"), Column("x", "float")],
+        features=["typeWidening"],
+        properties={f"{FORM}Struct": "true", f"{FORM}Json": "false"},
+    )
+    table = Table(str(tmp_path))
+    paths = builder.append(*([{"id": 1, "x": value}] for value in values * 2))
+    if command == "optimize first":
+        assert count_copied(table) == 4
+        builder.note([])
+    elif command == "restore":
+        assert fix(builder.store).num_files == 4
+        builder.note([])
+        table.checkpoint()
+        builder.remove(*paths)
+        table.restore(version=2)
+        builder.note([])
+    builder.change_metadata(columns=[Column("id"), DOUBLE])
+    if command == "optimize later":
+        assert count_copied(table) == 4
+    assert [count_equal(tmp_path, value) for value in values] == [2, 2]
+    assert table.check(depth="data").notes == ()
 
 
 def test_everything_else_of_an_add_is_kept() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from deltactl.operations.check.options import Depth
+from tests.operations.check.test_fix_stats import fix
 from tests.support.checkpoints import new_table
 from tests.support.damage import check, codes, edit_action, edit_stats
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of
@@ -231,14 +232,18 @@ def test_statistics_of_a_column_that_a_file_lacks_are_noted(mapping: str) -> Non
         builder = new_table(Column("id"), mapping=mapping)
         builder.append([{"id": 1}, {"id": 2}])
         builder.change_metadata(columns=[*builder.columns, Column("later")])
-        later = builder.columns[1].physical
-        stats = {"numRecords": 2} | {member: {later: value} for member, value in said.items()}
+        first, later = (column.physical for column in builder.columns)
+        known = {"minValues": {first: 1}, "maxValues": {first: 2}, "nullCount": {first: 0}}
+        stats = {"numRecords": 2} | known
+        stats |= {member: {**known[member], later: value} for member, value in said.items()}
         edit_action(builder, 1, "add", stats=json.dumps(stats))
         for depth in (Depth.FOOTERS, Depth.DATA):
             report = check(builder.store, depth=depth)
             assert codes(report) == []
             noted = any("that are missing in a file" in note for note in report.notes)
             assert noted == (said not in ({}, right))
+        assert fix(builder.store).num_files == noted
+        assert check(builder.store, depth=Depth.FOOTERS).notes == ()
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])

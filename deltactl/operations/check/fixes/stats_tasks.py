@@ -66,14 +66,15 @@ class NewStats:
 
 def compute_stats(spec: StatsSpec, task: CheckTask, attempt: int) -> tuple[NewStats, ...]:
     """Return the new statistics of the files of a batch that need them."""
-    findings = check_files(spec.check, task, attempt).findings
-    wrong = {file for code, _, file, _ in findings if code.startswith("STATS_")}
-    broken = {file for code, _, file, _ in findings if code.startswith(("FILE_", "PATH_"))}
+    checked = check_files(spec.check, task, attempt)
+    wrong = {file for code, _, file, _ in checked.findings if code.startswith("STATS_")}
+    known = dict.fromkeys(checked.stats_noted, SHORT) | dict.fromkeys(wrong, WRONG)
+    broken = {file for code, _, file, _ in checked.findings if code.startswith(("FILE_", "PATH_"))}
     with pa.ipc.open_stream(task.files) as stream:
         rows = stream.read_all().to_pylist()
     old = [_parse(row["stats"]) for row in rows]
     reasons = [
-        WRONG if row["path"] in wrong else _find_lack(stats, spec.columns)
+        known.get(row["path"]) or _find_lack(stats, spec.columns)
         for row, stats in zip(rows, old, strict=True)
     ]
     chosen = [number for number, reason in enumerate(reasons) if reason]
