@@ -12,9 +12,12 @@ from unittest.mock import Mock, patch
 import pytest
 
 from deltactl.catalog import open as catalogs
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.cli.conftest import NAMES, RunCli
+from tests.support.checkpoints import fail
 from tests.support.parameters import all_pairs
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import START_MS, Column, TableBuilder
@@ -80,7 +83,7 @@ WRITING = (
 
 
 def build(store: Store, features: Iterable[str]) -> TableBuilder:
-    """A table with a checkpoint of version 6, and versions up to 13."""
+    """A table with a checkpoint of version 6, versions up to 13, and checksums of both."""
     columns = [Column("id"), Column("p", "string")]
     builder = TableBuilder(store, columns, partition_by=["p"], features=features)
     paths: list[str] = []
@@ -92,6 +95,9 @@ def build(store: Store, features: Iterable[str]) -> TableBuilder:
     for number, operation in enumerate(["OPTIMIZE", "WRITE", "WRITE"]):
         builder.append([{"id": 100 + number, "p": "a"}], operation=operation)
     builder.checkpoint(6)
+    for version in (6, builder.version):
+        snapshot = DeltaLog(store, fail).snapshot(version)
+        assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes)
     return builder
 
 

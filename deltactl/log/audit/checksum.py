@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
+from deltactl.errors import MALFORMED, CorruptLogError, ObjectExistsError, ObjectNotFoundError
 from deltactl.log.audit.size_histogram import MEMBERS, encode_histogram, histogram_problem
 from deltactl.log.commits.contents import in_commit_timestamp
 from deltactl.log.committers.committer import create_file
@@ -39,7 +40,7 @@ from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 # Some readers take these from the file instead of the commits.
-READ_MEMBERS: Final = frozenset({"protocol", "metadata"})
+READ_MEMBERS: Final = frozenset({"protocol", "metadata", "inCommitTimestampOpt"})
 # They differ if file actions of commits were lost.
 COUNTS: Final = frozenset({"numFiles", "tableSizeBytes"})
 
@@ -103,7 +104,31 @@ def find_disagreements(
         wrong["setTransactions"] = "setTransactions differs from the log"
     if sizes is not None:
         wrong["histogram"] = sizes
+    wrong |= _compare_constants(node) | _compare_time(node, snapshot)
     return {member: f"{name}: {text}" for member, text in wrong.items()}
+
+
+def _compare_constants(node: Mapping[str, Any]) -> dict[str, str]:
+    counts = {member: node.get(member) for member in ("numMetadata", "numProtocol")}
+    wrong = {member: count for member, count in counts.items() if count not in (None, 1)}
+    return {member: f"{member} is {count}, but must be 1" for member, count in wrong.items()}
+
+
+def _compare_time(node: Mapping[str, Any], snapshot: Snapshot) -> dict[str, str]:
+    """Compare the in-commit timestamp with the commit, if the commit can be read."""
+    member, actual = "inCommitTimestampOpt", None
+    if node.get(member) is None or not snapshot.properties.in_commit_timestamps:
+        return {}
+    with suppress(CorruptLogError, ObjectNotFoundError):
+        actual = in_commit_timestamp(_read_info(snapshot))
+    if actual is None or node[member] == actual:
+        return {}
+    return {member: f"{member} is {node[member]}, but its commit has {actual}"}
+
+
+def _read_info(snapshot: Snapshot) -> dict[str, Any] | None:
+    commit = snapshot.segment.commit
+    return None if commit is None else snapshot.reader.read_one(commit).info
 
 
 def parse_checksum(node: Mapping[str, Any]) -> Checksum:
@@ -130,8 +155,7 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
         CorruptLogError: the commit of the version is broken.
     """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
-    commit = snapshot.segment.commit
-    info = None if commit is None else snapshot.reader.read_one(commit).info
+    info = _read_info(snapshot)
     node: dict[str, Any] = {}
     if info is not None and isinstance(txn_id := info.get("txnId"), str):
         node["txnId"] = txn_id

@@ -102,6 +102,7 @@ def _compare_checksum(own: Snapshot, replayed: Snapshot) -> str | None:
     wrong, agreed = (
         find_disagreements(it.store, it, it.num_files, it.size_bytes) for it in (replayed, own)
     )
-    if agreed is None or agreed or not wrong:
+    if agreed is None or wrong is None or not agreed.keys() < wrong.keys():
         return None
-    return f"the checksum file of its version agrees with it ({'; '.join(wrong.values())})"
+    ours = (wrong[member] for member in wrong if member not in agreed)
+    return f"the checksum file of its version agrees with it ({'; '.join(ours)})"

@@ -201,7 +201,10 @@ def test_the_histogram_of_sizes_has_the_bins_of_delta_on_spark() -> None:
     assert found["totalBytes"][:4] == [0, small + same, 0, large]
 
 
-@pytest.mark.parametrize("member", ["domainMetadata", "setTransactions", "fileSizeHistogram"])
+@pytest.mark.parametrize(
+    "member",
+    ["domainMetadata", "setTransactions", "fileSizeHistogram", "numMetadata", "numProtocol"],
+)
 def test_members_of_a_checksum(member: str) -> None:
     builder = new_table(Column("id"), features=["domainMetadata"], domains={"d": "{}"})
     builder.commit({"txn": {"appId": "a", "version": 3}})
@@ -214,6 +217,28 @@ def test_members_of_a_checksum(member: str) -> None:
         changed = {**node, member: left}
         builder.store.put(name, json.dumps(changed).encode())
         assert codes(check(builder.store, checkpoints=True)) == found
+
+
+def test_a_checksum_with_another_timestamp_misleads_readers() -> None:
+    """Delta on Spark takes the in-commit timestamp from it, also without the commit."""
+    builder = new_table(Column("id"), features=["inCommitTimestamp"])
+    builder.append([{"id": 1}])
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    assert name is not None
+    node = json.loads(builder.store.read(name))
+    right = node["inCommitTimestampOpt"]
+    for said, expected in ((right, []), (None, []), (right + 1, ["CHECKSUM_WRONG"])):
+        changed = {**node, "inCommitTimestampOpt": said}
+        builder.store.put(name, json.dumps(changed).encode())
+        assert codes(check(builder.store)) == expected
+    Table("x", store=builder.store).fix(kind="checksum")
+    assert json.loads(builder.store.read(name)) == node
+    builder.checkpoint(builder.version)
+    changed = {**node, "inCommitTimestampOpt": right + 1}
+    builder.store.put(name, json.dumps(changed).encode())
+    builder.store.delete_many([commit_path(builder.version)])
+    assert "CHECKSUM_WRONG" not in codes(check(builder.store))
 
 
 def test_a_checksum_with_another_schema_misleads_readers() -> None:

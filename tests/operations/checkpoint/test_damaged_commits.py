@@ -1,5 +1,6 @@
 """A commit was damaged and is still valid JSON: the checkpoint, which is right, must stay."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -62,6 +63,14 @@ def lose_a_remove_with_a_checksum(builder: TableBuilder) -> None:
     lose_a_remove(builder)
 
 
+def lose_a_remove_with_an_odd_checksum(builder: TableBuilder) -> None:
+    """An error that is not about the files does not make its counts worthless."""
+    lose_a_remove_with_a_checksum(builder)
+    name = f"{LOG}/{5:020d}.crc"
+    node = json.loads(builder.store.read(name)) | {"numMetadata": 2}
+    builder.store.put(name, json.dumps(node).encode())
+
+
 def lose_a_remove_that_is_counted(builder: TableBuilder) -> None:
     forget_tombstones(builder)
     lose_a_remove(builder)
@@ -85,6 +94,11 @@ DAMAGES: dict[str, tuple[dict[str, Any], Callable[[TableBuilder], None], str]] =
     "a remove": ({}, lose_a_remove, "which no commit removes"),
     "a remove, by the metrics": (COUNTED, lose_a_remove_that_is_counted, "0 of the 1 remove act"),
     "a remove, by the checksum": ({}, lose_a_remove_with_a_checksum, "the checksum file of its"),
+    "a remove, by an odd checksum": (
+        {},
+        lose_a_remove_with_an_odd_checksum,
+        "agrees with it (_delta_log/00000000000000000005.crc: numFiles is",
+    ),
     "a copy": ({}, copy_over, "has the same bytes as"),
     "another table": ({}, copy_another_table_over, "which no commit has"),
 }
