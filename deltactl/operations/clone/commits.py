@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,7 +24,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
-from deltactl.operations.clone.plan import ClonePlan, digest_commit
+from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import Txn, is_same_metadata
@@ -53,10 +53,6 @@ class PastClone:
     source_commit: str | None
     predicate: str | None
     properties: Mapping[str, str] = field(default_factory=dict)
-
-    def may_be_of(self, source_commit: str | None) -> bool:
-        """Return whether this commit of the source can be the one that was cloned."""
-        return source_commit in (self.source_commit, None) or self.source_commit is None
 
 
 def app_id(source_table_id: str) -> str:
@@ -132,35 +128,17 @@ def _parse(version: int, info: Mapping[str, Any] | None) -> PastClone | None:
         return None
 
 
-def ensure_same_history(source: DeltaLog, past: PastClone | None, where: str) -> None:
-    """Refuse a source that lost the version that was cloned, and then used its number again.
-
-    A sync would remove the rows of the lost versions, or do nothing if no version is newer.
-
-    Raises:
-        SafetyError: the commit of this version is another one.
-        ObjectNotFoundError: a log cleanup deleted it.
-    """
-    if past is None or past.source_commit is None:
-        return
-    version = past.source_version
-    if past.may_be_of(digest_commit(source.reader, source.commit_files.get(version))):
-        return
-    raise SafetyError(
-        f"{where} is a clone of version {version} of {source.uri}, but this version of the source "
-        "is now another commit: the source lost commits, and others have their numbers",
-        hint="Check whether the source was restored from a backup: the clone may have the only "
-        f"copy of the lost rows. Add {option('full', True)} to set the clone to the new versions.",
-    )
-
-
 def ensure_unchanged(
-    log: DeltaLog, current: Snapshot, past: PastClone | None, source: Snapshot
-) -> None:
-    """Refuse a clone with changes of others: a sync would undo them.
+    log: DeltaLog,
+    current: Snapshot,
+    past: PastClone | None,
+    then: Snapshot | None,
+    source: Snapshot,
+) -> PastClone:
+    """Refuse a clone with changes of others: a sync would undo them. Return its last clone run.
 
-    Commits that only move rows, commits without files, and changes that a restore discarded are
-    allowed.
+    ``then`` is the version of that run. Commits that only move rows, commits without files, and
+    changes that a restore discarded are allowed.
 
     Raises:
         SafetyError: the message says what changed.
@@ -175,11 +153,8 @@ def ensure_unchanged(
             "source.",
         )
     reason = find_change(log, current, past.version)
-    if reason is None:
-        return
-    then = load_version(log, past.version)
-    if then is not None and _is_as_cloned(current, then):
-        return
+    if reason is None or (then is not None and _is_as_cloned(current, then)):
+        return past
     reason = find_change(log, current, past.version, then) or reason
     full = option("full", True)
     hint = f"Add {full} to replace the clone's files and state with those of the source."
@@ -231,8 +206,10 @@ class _DataChanges(Visitor):
             self.found |= bool(pc.any(files["data_change"]).as_py())
 
 
-def load_version(log: DeltaLog, version: int) -> Snapshot | None:
+def load_version(log: DeltaLog, version: int, current: Snapshot | None = None) -> Snapshot | None:
     """Return a version; ``None`` if it cannot be read, as after a log cleanup."""
+    if current is not None and version == current.version:
+        return current
     with suppress(TableError):
         return log.snapshot(version)
     return None
@@ -257,7 +234,11 @@ def _domains(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
-    keys = [file_keys(batch) for batch in snapshot.file_batches(KEY_COLUMNS)]
-    chunks = [chunk for column in keys for chunk in column.chunks]
+    return sorted_keys(snapshot.file_batches(KEY_COLUMNS))
+
+
+def sorted_keys(batches: Iterable[pa.Table]) -> pa.ChunkedArray:
+    """Return the keys of files, to compare two versions."""
+    chunks = [chunk for batch in batches for chunk in file_keys(batch).chunks]
     found = pa.chunked_array(chunks, pa.string())
     return found.take(pc.sort_indices(found)).combine_chunks()

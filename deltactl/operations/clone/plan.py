@@ -259,25 +259,29 @@ def _relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]
 
     ``files`` are rows of ``ADD_SCHEMA``.
     """
-    names = files["path"]
+    named = with_relative_names(source, files)
+    if pc.any(absolute_mask(files["path"])).as_py():
+        _ensure_distinct(named["path"], files)
+    nothing = pa.nulls(files.num_rows, pa.int64())
+    columns = [files["path"], named["path"], files["size_bytes"], nothing]
+    vectors = _vector_copies(*(vector_files(it["deletion_vector"]) for it in (files, named)))
+    copies = pa.concat_tables([pa.table(columns, schema=COPY_SCHEMA), vectors])
+    return named, _once(copies)
+
+
+def with_relative_names(source: Store, files: pa.Table) -> pa.Table:
+    """Return files of a source with their paths and vectors in a deep clone."""
     is_absolute = absolute_mask(files["path"])
-    paths, encoded = names, files["encoded_path"]
     if pc.any(is_absolute).as_py():
         scheme = parse_scheme(source.uri) or "file"
-        found = canonical_paths(names.filter(is_absolute), scheme).to_pylist()
+        found = canonical_paths(files["path"].filter(is_absolute), scheme).to_pylist()
         new = pa.array([_own_name(name) for name in found], pa.string())
         mask = is_absolute.combine_chunks()
-        paths = pa.chunked_array([pc.replace_with_mask(paths.combine_chunks(), mask, new)])
-        encoded = pa.chunked_array([pc.replace_with_mask(encoded.combine_chunks(), mask, new)])
-        _ensure_distinct(paths, files)
-    nothing = pa.nulls(files.num_rows, pa.int64())
-    copies = pa.table([names, paths, files["size_bytes"], nothing], schema=COPY_SCHEMA)
-    vectors = vector_files(files["deletion_vector"])
-    for name, column in (("path", paths), ("encoded_path", encoded)):
-        files = files.set_column(files.schema.get_field_index(name), name, column)
-    files = _set_vectors(files, lambda vector: _relative_vector(vector, source))
-    copies = pa.concat_tables([copies, _vector_copies(vectors, files["deletion_vector"])])
-    return files, _once(copies)
+        for name in ("path", "encoded_path"):
+            column = pc.replace_with_mask(files[name].combine_chunks(), mask, new)
+            position = files.schema.get_field_index(name)
+            files = files.set_column(position, name, pa.chunked_array([column]))
+    return _set_vectors(files, lambda vector: _relative_vector(vector, source))
 
 
 def _once(copies: pa.Table) -> pa.Table:
@@ -290,11 +294,10 @@ def _once(copies: pa.Table) -> pa.Table:
 
 def _vector_copies(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.Table:
     """Return the stored vectors to copy: each file once, of unknown size."""
-    targets = vector_files(after)
     stored = pc.is_valid(before)
     sources = before.filter(stored)
     nothing = pa.nulls(len(sources), pa.int64())
-    return pa.table([sources, targets.filter(stored), nothing, nothing], schema=COPY_SCHEMA)
+    return pa.table([sources, after.filter(stored), nothing, nothing], schema=COPY_SCHEMA)
 
 
 def _own_name(address: str) -> str:

@@ -19,7 +19,12 @@ from deltactl.log.writing.actions import Actions, with_data_change
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.log.writing.row_ids import tracks_row_ids
-from deltactl.operations.clone.commits import clone_txn, describe_clone, find_past_clone
+from deltactl.operations.clone.commits import (
+    clone_txn,
+    describe_clone,
+    find_past_clone,
+    load_version,
+)
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import (
     ELSEWHERE,
@@ -42,6 +47,7 @@ from deltactl.operations.clone.shallow import (
     warn_of_limits,
     with_clone_note,
 )
+from deltactl.operations.clone.source_history import has_cloned
 from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
 from deltactl.operations.manifest.run import refresh_manifests
 from deltactl.operations.missing_files import find_missing_again
@@ -197,9 +203,9 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
     """
     target, latest = log.store, log.latest_version
     past = find_past_clone(log)
-    wanted = (plan.deep, plan.source_table_id, plan.version, plan.predicate)
-    found = past and (past.deep, past.source_table_id, past.source_version, past.predicate)
-    if past is None or found != wanted or not past.may_be_of(plan.source_commit):
+    wanted = (plan.deep, plan.source_table_id, plan.predicate)
+    is_wanted = past is not None and wanted == (past.deep, past.source_table_id, past.predicate)
+    if past is None or not (is_wanted and has_cloned(past, plan, load_version(log, past.version))):
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             needed = f"{option('deep', True)} {option('sync', True)}"

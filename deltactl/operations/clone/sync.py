@@ -25,7 +25,6 @@ from deltactl.operations.clone.commits import (
     PastClone,
     app_id,
     describe_clone,
-    ensure_same_history,
     ensure_unchanged,
     find_past_clone,
     load_version,
@@ -34,6 +33,7 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_distinct_names, exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.source_history import ensure_same_history
 from deltactl.operations.clone.tasks import Copied, CopySpec, check_copies, copy_all, with_times
 from deltactl.operations.clone.update import (
     Update,
@@ -145,12 +145,11 @@ def _plan(
     snapshot = load_source(source, options, or_warn=options.full)
     options = _with_past_options(options, past, snapshot, target.store, now_ms)
     _ensure_clone_of(current, snapshot, options)
-    if not options.full:
-        ensure_unchanged(target, current, past, snapshot)
-        ensure_same_history(source, past, target.uri)
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
-    is_moved = past is not None and past.version != current.version
-    then = load_version(target, past.version) if past is not None and is_moved else None
+    then = None if past is None else load_version(target, past.version, current)
+    if not options.full:
+        past = ensure_unchanged(target, current, past, then, snapshot)
+        ensure_same_history(source, target, past, plan, snapshot=snapshot, then=then, now_ms=now_ms)
     update = compare(current, snapshot, plan, past, then, full=options.full)
     if update.is_empty and not options.full and _has_lost(current, plan):
         update = compare(current, snapshot, plan, None, then, full=False)

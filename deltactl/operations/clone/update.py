@@ -18,6 +18,7 @@ from deltactl.operations.clone.commits import PastClone, clone_txn
 from deltactl.operations.clone.live_files import compare_live
 from deltactl.operations.clone.plan import ClonePlan
 from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.source_history import has_cloned
 from deltactl.operations.restored_state import (
     RestoreCommit,
     RestoredState,
@@ -105,13 +106,12 @@ def compare(
 ) -> Update:
     """Return the differences; unless ``full``, a clone of the same version is not compared.
 
-    ``then`` is the version of ``past``, if it is not the current one.
+    ``then`` is the version of ``past``, if it is known.
     """
     state = _state(current, source, plan)
     copies = _with_past_times(plan.copies, current, then)
     same = is_same_state(state, current)
-    is_known = past is not None and past.source_version == plan.version
-    if same and is_known and not full:
+    if same and not full and past is not None and has_cloned(past, plan, then):
         # An optimize of the clone may have moved rows: they are still the rows of the source.
         empty = plan.files.slice(0, 0)
         kept = pc.is_in(copies["target"], value_set=names_of(current.files))
@@ -134,7 +134,8 @@ def compare(
     copies = copies.filter(pc.or_(kept, new))
     plan = replace(plan, files=files, copies=copies)
     has_changes = added.num_rows or again.num_rows or removed.num_rows
-    is_empty = same and is_known and not has_changes
+    is_same_version = past is not None and past.source_version == plan.version
+    is_empty = same and is_same_version and not has_changes
     return Update(current, plan, added, again, removed, state, is_empty, moved=copies.slice(0, 0))
 
 

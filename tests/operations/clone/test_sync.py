@@ -313,21 +313,105 @@ def test_a_rerun_does_not_take_another_commit_for_the_cloned_one(deep: bool) -> 
         clone(restored.store, target, deep=deep)
 
 
+def without_digest(target: Store) -> None:
+    """Remove the digest of the source's commit from the clone, as after an earlier release."""
+    lines = commit_lines(target, 0)
+    for line in lines:
+        line.get("commitInfo", {"tags": {}})["tags"].pop("deltactl.cloneSourceCommit", None)
+    target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())
+
+
 @pytest.mark.parametrize("reason", ["a log cleanup", "an earlier release"])
-def test_a_commit_that_cannot_be_compared_does_not_stop_a_sync(reason: str) -> None:
+@pytest.mark.parametrize("newest", [4, 5])
+@pytest.mark.parametrize("optimized", [False, True])
+def test_lost_commits_are_noticed_by_files_without_tombstones(
+    reason: str, newest: int, optimized: bool
+) -> None:
     target, source = with_lost_commits()
-    source.append([{"id": 14}])
-    source.append([{"id": 15}])
+    for number in range(4, newest + 1):
+        source.append([{"id": 10 + number}])
     if reason == "a log cleanup":
         source.checkpoint()
-        source.forget_commits(5)
+        source.forget_commits(newest + 1)
     else:
-        lines = commit_lines(target, 0)
-        for line in lines:
-            line.get("commitInfo", {"tags": {}})["tags"].pop("deltactl.cloneSourceCommit", None)
-        target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())
-    assert sync(source.store, target).version_after == 1
-    assert ids(target) == [1, 3, 9, 14, 15]
+        without_digest(target)
+    if optimized:
+        Table("x", store=target).optimize(OptimizeOptions())
+    with pytest.raises(SafetyError, match="the source lost commits") as refused:
+        sync(source.store, target)
+    assert "1 file of this version, such as 'f00003.parquet'" in refused.value.message
+    assert 4 in ids(target)
+    sync(source.store, target, full=True)
+    assert ids(target) == [1, 3, 9, *range(14, newest + 11)]
+
+
+def test_a_file_that_is_older_than_the_tombstones_of_the_source_is_told() -> None:
+    target, source = with_lost_commits()
+    source.change_metadata(configuration={"delta.deletedFileRetentionDuration": "interval 1 day"})
+    source.append([{"id": 15}])
+    without_digest(target)
+    lines = commit_lines(target, 0)
+    for line in lines:
+        if line.get("add", {}).get("path") == "f00003.parquet":  # the lost one
+            line["add"]["modificationTime"] = START_MS - DAY_MS
+    target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())
+    warnings = list[str]()
+    assert sync(source.store, target, warnings=warnings).version_after == 1
+    (told,) = warnings
+    assert "1 file of this version, such as 'f00003.parquet'" in told
+    assert "Version 0 of the clone has these files" in told
+    assert ids(target) == [1, 3, 9, 15]
+
+
+def test_a_clone_that_lost_the_version_of_its_last_run_is_told() -> None:
+    builder, target = with_vectors(), fresh_store()
+    sync(builder.store, target)
+    builder.append([{"id": 4}])
+    sync(builder.store, target)
+    Table("x", store=target).optimize(OptimizeOptions())
+    Table("x", store=target).checkpoint()
+    target.delete_many([commit_path(0)])
+    builder.append([{"id": 5}])
+    builder.checkpoint()
+    builder.forget_commits(builder.version)
+    warnings = list[str]()
+    sync(builder.store, target, warnings=warnings)
+    assert "The log of the clone no longer shows its files" in warnings[0]
+    assert ids(target) == [1, 3, 4, 5, 9]
+
+
+@pytest.mark.parametrize("kind", ["u", "p"])
+def test_files_that_commits_removed_do_not_stop_a_sync_after_a_log_cleanup(kind: str) -> None:
+    builder, target = memory_table(features=["deletionVectors"]), fresh_store()
+    first, second = builder.append([{"id": 1}], [{"id": 2}, {"id": 3}])
+    builder.delete_rows(second, [0], kind)
+    sync(builder.store, target)
+    builder.remove(first)
+    builder.delete_rows(second, [0, 1], kind)
+    builder.append([{"id": 4}])
+    builder.checkpoint()
+    builder.forget_commits(builder.version + 1)
+    warnings = list[str]()
+    sync(builder.store, target, warnings=warnings)
+    assert (ids(target), warnings) == ([4], [])
+    assert sync(builder.store, target).is_done
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_rerun_compares_the_files_if_the_commit_is_gone(deep: bool) -> None:
+    builder, target = with_vectors(), fresh_store()
+    restored = builder.copy_to(fresh_store())
+    builder.append([{"id": 4}])
+    clone(builder.store, target, deep=deep)
+    builder.checkpoint()
+    builder.forget_commits(5)
+    assert clone(builder.store, target, deep=deep).is_done
+    restored.write_file([{"id": 0}])
+    restored.append([{"id": 5}])
+    restored.checkpoint()
+    restored.forget_commits(5)
+    with pytest.raises(SafetyError, match="already contains a table"):
+        clone(restored.store, target, deep=deep)
 
 
 def test_the_predicate_stays() -> None:
