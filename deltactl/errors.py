@@ -164,9 +164,13 @@ class VersionNotFoundError(TableError):
 
 
 class CorruptLogError(TableError):
-    """A file of the transaction log is not valid; the message names the file and version."""
+    """A file of the transaction log is not valid; the message names the file and version.
+
+    ``table`` is the address of the table in a run that reads several; else ``None``.
+    """
 
     code = "LOG_CORRUPT"
+    table: str | None = None
 
 
 class LogGapError(CorruptLogError):

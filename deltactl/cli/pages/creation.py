@@ -25,10 +25,11 @@ def describe_clone(report: CloneReport, target: str) -> Iterator[Section]:
     """Return what would be done or what was done."""
     plan = report.plan
     if report.is_done:
-        again = format_count(report.files_copied, "file") + " that the clone had lost"
+        lost = format_count(report.files_copied, "file") + " that the clone had lost"
+        label = "to copy again" if report.dry_run else "copied again"
         yield Section(
             (Tone.GOOD("Nothing to clone"), f": already at version {plan.version}"),
-            facts=[("copied again", again if report.files_copied else None)],
+            facts=[(label, lost if report.files_copied else None)],
         )
         return
     verb = "Would clone" if report.dry_run else "Cloned"

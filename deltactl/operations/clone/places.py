@@ -9,6 +9,7 @@ continue.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,10 +21,12 @@ import pyarrow.compute as pc
 from deltactl.errors import (
     MALFORMED,
     ConflictError,
+    CorruptLogError,
     LeaseHeldError,
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    UnsupportedFeatureError,
     ignore_warning,
 )
 from deltactl.log.delta_log import DeltaLog
@@ -31,8 +34,8 @@ from deltactl.log.table_probe import PROGRESS_FILE
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.spellings import fold_names
-from deltactl.protocol.paths import decode_path
-from deltactl.storage.names import OWN_DIR, parse_scheme
+from deltactl.storage.local.uris import uri_to_path
+from deltactl.storage.names import OWN_DIR, is_utf8, parse_scheme
 from deltactl.storage.store import Store
 
 ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
@@ -78,10 +81,35 @@ def _place_in(outer: Store, inner: Store) -> str | None:
 
 
 def root_text(store: Store) -> str:
-    """Return the decoded address of a root, in the form of names in a log: ``file:/x``."""
-    if parse_scheme(store.uri) == "file":
-        return "file:" + decode_path(store.uri.removeprefix("file://"))
-    return store.uri
+    """Return the decoded address of a root, in the form of names in a log: ``file:/x``.
+
+    Raises:
+        UnsupportedFeatureError: it is not UTF-8.
+    """
+    if parse_scheme(store.uri) != "file":
+        return store.uri
+    path = uri_to_path(store.uri)
+    if not is_utf8(path):
+        raise UnsupportedFeatureError(
+            f"the path of {store.uri} is not UTF-8, which clones do not support",
+            hint="Move the table to a path that is UTF-8, or choose such a path for the clone.",
+        )
+    return f"file:{path}"
+
+
+@contextmanager
+def naming(uri: str) -> Iterator[None]:
+    """Name the table in errors about its log: the run reads two. The innermost table counts."""
+    try:
+        yield
+    except CorruptLogError as error:
+        if error.table is None:
+            error.table = uri
+            if uri not in error.message:
+                error.message = f"in {uri}: {error.message}"
+            if error.hint is not None:
+                error.hint = error.hint.replace(" TABLE ", f" {shlex.quote(uri)} ")
+        raise
 
 
 def find_progress(target: Store) -> CloneProgress | None:

@@ -30,7 +30,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import root_text
+from deltactl.operations.clone.places import naming, root_text
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
@@ -134,15 +134,16 @@ def load_source(source: DeltaLog, options: CloneOptions, *, or_warn: bool = True
         UsageError: a property does not fit the columns.
     """
     version = options.version
-    if version is None and options.timestamp_ms is None:
-        source.ensure_newest()
-    else:
-        source.ensure_exists()
-    if options.timestamp_ms is not None:
-        version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
-    if version is not None:
-        source.ensure_has(version)
-    snapshot = load_audited(source, version, or_warn=or_warn)
+    with naming(source.uri):
+        if version is None and options.timestamp_ms is None:
+            source.ensure_newest()
+        else:
+            source.ensure_exists()
+        if options.timestamp_ms is not None:
+            version = source.version_at(source.snapshot().metadata, options.timestamp_ms)
+        if version is not None:
+            source.ensure_has(version)
+        snapshot = load_audited(source, version, or_warn=or_warn)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CLONE)
     named = parse_properties(options.properties).get(STATS_COLUMNS_KEY)
     if named is not None:
@@ -169,7 +170,8 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms:
     source, where = snapshot.store, None
     if options.where is not None:
         where = parse_predicate(options.where, snapshot.metadata.partition_fields, now_ms)
-    files = pa.concat_tables(list(_choose_files(snapshot, where)))
+    with naming(source.uri):
+        files = pa.concat_tables(list(_choose_files(snapshot, where)))
     copies = COPY_SCHEMA.empty_table()
     if options.deep:
         files, copies = _relative_files(source, files)

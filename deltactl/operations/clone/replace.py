@@ -14,6 +14,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import describe_clone, find_change, find_past_clone
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.places import naming
 from deltactl.operations.clone.plan import load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.shallow import (
@@ -48,9 +49,10 @@ def replace_clone(
         DeltactlError: as for ``clone_table``.
     """
     target = target_log.store
-    snapshot, update, change = source_log.retry_after_cleanup(
-        lambda: _plan(source_log, target_log, options, context.clock.now_ms())
-    )
+    with naming(target.uri):
+        snapshot, update, change = source_log.retry_after_cleanup(
+            lambda: _plan(source_log, target_log, options, context.clock.now_ms())
+        )
     plan, current = update.plan, update.current
     report = update.report(target, context, dry_run=dry_run)
     if change is not None and not update.is_empty:

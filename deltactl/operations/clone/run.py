@@ -34,6 +34,7 @@ from deltactl.operations.clone.places import (
     ensure_same_source,
     exclusive,
     find_progress,
+    naming,
     write_progress,
 )
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -111,7 +112,8 @@ def clone_table(
         lambda: _make_plan(source_log, options, context)
     )
     if target_log.exists:
-        done = _find_done(target_log, plan, context, dry_run)
+        with naming(target.uri):
+            done = _find_done(target_log, plan, context, dry_run)
         if options.deep or not options.note or dry_run:
             return done
         table_id = target_log.snapshot().metadata.id
@@ -203,9 +205,7 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
     """
     target, latest = log.store, log.latest_version
     past = find_past_clone(log)
-    wanted = (plan.deep, plan.source_table_id, plan.predicate)
-    is_wanted = past is not None and wanted == (past.deep, past.source_table_id, past.predicate)
-    if past is None or not (is_wanted and has_cloned(past, plan, load_version(log, past.version))):
+    if past is None or not has_cloned(past, plan, load_version(log, past.version)):
         hint = "Choose an empty directory."
         if past is not None and past.deep and past.source_table_id == plan.source_table_id:
             needed = f"{option('deep', True)} {option('sync', True)}"

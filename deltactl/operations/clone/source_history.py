@@ -16,17 +16,19 @@ from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.commits import PastClone, sorted_keys
+from deltactl.operations.clone.places import naming
 from deltactl.operations.clone.plan import ClonePlan, digest_commit, with_relative_names
 from deltactl.option_names import option
 from deltactl.units import DAY_MS, format_count
 
 
 def has_cloned(past: PastClone, plan: ClonePlan, then: Snapshot | None) -> bool:
-    """Return whether a commit of a clone is of the version of the plan, not of another history.
+    """Return whether a commit of a clone is that of the plan, not of another history.
 
     ``then`` is the version of that commit: if a digest is not known, its files are compared.
     """
-    if past.source_version != plan.version:
+    found = (past.deep, past.source_table_id, past.source_version, past.predicate)
+    if found != (plan.deep, plan.source_table_id, plan.version, plan.predicate):
         return False
     if None not in (past.source_commit, plan.source_commit):
         return past.source_commit == plan.source_commit
@@ -95,7 +97,10 @@ def _lost(message: str) -> SafetyError:
 def _find_unexplained(source: Snapshot, plan: ClonePlan, files: pa.Table) -> pa.Table:
     """Return the files of an earlier version of a clone that the source neither has nor removed."""
     files = files.filter(pc.invert(pc.is_in(file_keys(files), value_set=file_keys(plan.files))))
-    for batch in source.tombstone_batches(("path", *KEY_COLUMNS)) if files.num_rows else ():
-        removed = file_keys(with_relative_names(source.store, batch))
-        files = files.filter(pc.invert(pc.is_in(file_keys(files), value_set=removed)))
+    if not files.num_rows:
+        return files
+    with naming(source.store.uri):
+        for batch in source.tombstone_batches(("path", *KEY_COLUMNS)):
+            removed = file_keys(with_relative_names(source.store, batch))
+            files = files.filter(pc.invert(pc.is_in(file_keys(files), value_set=removed)))
     return files

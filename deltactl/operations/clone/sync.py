@@ -30,7 +30,7 @@ from deltactl.operations.clone.commits import (
     load_version,
 )
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ensure_distinct_names, exclusive
+from deltactl.operations.clone.places import ensure_distinct_names, exclusive, naming
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.source_history import ensure_same_history
@@ -69,31 +69,29 @@ def sync_clone(
     source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock, are_old=True)
     now_ms = context.clock.now_ms()
-    snapshot, update, options = source_log.retry_after_cleanup(
-        lambda: _plan(source_log, target_log, options, now_ms)
-    )
+    with naming(target.uri):
+        snapshot, update, options = source_log.retry_after_cleanup(
+            lambda: _plan(source_log, target_log, options, now_ms)
+        )
     plan, before = update.plan, update.current.version
     proven_ms = planning_now(target_log, update.current, context, now_ms)
     spec = replace(spec, until_ms=proven_ms + DAY_MS)
     report = update.report(target, context, dry_run=dry_run)
     if not update.is_empty:
         ensure_may_remove(update)
-    if dry_run and options.full:
-        copied = check_copies(source, plan.copies, spec, context)
-        return _count(report, _with_times(update, copied, full=True), copied)
     if dry_run:
-        return replace(report, version_after=before) if update.is_empty else report
+        check_copies(source, update.moved, spec, context)
+        copied = check_copies(source, plan.copies, spec, context)
+        return _count(report, update, copied, full=options.full)[0]
     target_log.ensure_can_commit()
     with exclusive(target, context):
         ensure_distinct_names(target, plan.copies["target"], target_log.commit_file(before))
         with noticing_loss(source_log, snapshot):
             check_copies(source, update.moved, spec, context)
             copied = copy_all(source, target, plan.copies, spec, context)
-        if not update.is_empty:
-            update = _with_times(update, copied, full=options.full)
-        report = _count(report, update, copied)
+        report, update = _count(report, update, copied, full=options.full)
         if update.is_empty:
-            return replace(report, version_after=before)
+            return report
         counts = (update.added.num_rows, sum_sizes(update.added))
         removed = (update.removed.num_rows, report.bytes_removed)
         base = CommitBase.of(update.current)
@@ -107,14 +105,21 @@ def sync_clone(
     return replace(report, version_after=after.version)
 
 
-def _count(report: CloneReport, update: Update, copied: Copied) -> CloneReport:
-    return replace(
+def _count(
+    report: CloneReport, update: Update, copied: Copied, *, full: bool
+) -> tuple[CloneReport, Update]:
+    """Return the report with the copies, and the update with the times of their sources."""
+    if not update.is_empty:
+        update = _with_times(update, copied, full=full)
+    report = replace(
         report,
+        version_after=update.current.version if update.is_empty else None,
         files_copied=copied.files_copied,
         bytes_copied=copied.bytes_copied,
         files_kept=copied.files_kept,
         files_added=update.files_added,
     )
+    return report, update
 
 
 def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:

@@ -1,6 +1,8 @@
 """``deltactl clone``."""
 
+import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,11 +69,40 @@ def test_a_sync_tells_how_many_lost_files_it_copied_again(
 ) -> None:
     cli("clone", "events", "copy", "--deep")
     next(Path("copy/p=b").glob("*.parquet")).unlink()
+    for flags, label in ((["--dry-run"], "to copy again"), ([], "copied again")):
+        ran = cli("clone", "events", "copy", "--deep", "--sync", *flags)
+        assert ran.out.splitlines()[:2] == [
+            "Nothing to clone: already at version 2",
+            f"  {label}  1 file that the clone had lost",
+        ]
+
+
+@pytest.mark.parametrize("broken", ["events", "copy"])
+def test_an_error_about_a_log_names_the_table(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, broken: str
+) -> None:
+    cli("clone", "events", "copy", "--deep")
+    table.append([{"id": 9, "p": "c"}])
+    cli("clone", "events", "copy", "--deep", "--sync")
+    Path(f"{broken}/_delta_log/{1:020}.json").write_text("{broken\n")
     ran = cli("clone", "events", "copy", "--deep", "--sync")
-    assert ran.out.splitlines() == [
-        "Nothing to clone: already at version 2",
-        "  copied again  1 file that the clone had lost",
-    ]
+    address = f"file://{tmp_path}/{broken}"
+    assert ran.code == 1
+    assert f"error: in {address}: _delta_log/{1:020}.json, line 1: not valid JSON" in ran.err
+    assert f"`deltactl clone {address} NEW --deep --version 0`" in ran.err
+
+
+@pytest.mark.parametrize("kind", ["--deep", "--shallow"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_path_that_is_not_utf8_is_told(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, kind: str, side: str
+) -> None:
+    odd = os.fsdecode(b"odd\xff")
+    shutil.copytree("events", odd)
+    names = (odd, "copy") if side == "source" else ("events", odd + "2")
+    ran = cli("clone", *names, kind)
+    assert (ran.code, "is not UTF-8, which clones do not support" in ran.err) == (7, True), ran.err
+    assert "LOG_CORRUPT" not in ran.err
 
 
 def test_shallow_shows_whose_files_the_clone_needs(

@@ -72,10 +72,11 @@ def replace_in_place(store: MemoryStore, path: str, shift_ms: int) -> bytes:
 
 
 def ensure_noticed(source: Store, target: Store, path: str) -> None:
-    with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
-        sync(source, target)
-    assert path in caught.value.message
-    assert "full=True" in (caught.value.hint or "")
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="1 file has another modification time") as caught:
+            sync(source, target, dry_run=dry_run)
+        assert path in caught.value.message
+        assert "full=True" in (caught.value.hint or "")
 
 
 def test_new_files_gone_files_and_vectors() -> None:
@@ -689,8 +690,9 @@ def test_a_copy_that_is_gone_is_copied_again(full: bool) -> None:
     sync(builder.store, target)
     (gone, *_) = (n for n in names(target) if n.endswith(".parquet"))
     target.delete_many([gone])
-    report = sync(builder.store, target, full=full)
-    assert (report.is_done, report.files_copied) == (not full, 1)
+    for dry_run in (True, False):
+        report = sync(builder.store, target, full=full, dry_run=dry_run)
+        assert (report.is_done, report.files_copied) == (not full, 1)
     assert report.files_kept == 2 if full else report.version_after == 0
     assert ids(target) == [1, 3, 9]
 
