@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.operations.clone import run as clone
-from deltactl.operations.clone.shallow import Noted, with_clone_note
+from deltactl.operations.clone.noting import Noted, with_clone_note
 from deltactl.operations.clone_notes import CloneNote
 from tests.explorer.bug import Bug
 

@@ -13,6 +13,7 @@ from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import describe_clone, find_change, find_past_clone
+from deltactl.operations.clone.noting import note_again, with_clone_note
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import naming
 from deltactl.operations.clone.plan import load_source, plan_clone
@@ -21,13 +22,10 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    note_again,
     open_as_reader,
     warn_of_limits,
-    with_clone_note,
 )
 from deltactl.operations.clone.update import Update, compare, ensure_may_remove, ensure_may_write
-from deltactl.operations.missing_files import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
@@ -92,12 +90,7 @@ def replace_clone(
     run_after_commit(target_log, current, after, context)
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target, after, context)
-    # A vacuum of another tool does not read the note.
-    done = "the clone was replaced"
-    gone = noted.find_lost()
-    gone += find_missing_again(
-        reader.store, plan.files, context.of_log(reader), done, target.uri, everywhere=True
-    )
+    gone = noted.find_gone(reader, plan, context, "the clone was replaced")
     return dataclasses.replace(
         report, version_after=after.version, notes=noted.addresses, gone=gone
     )

@@ -25,6 +25,7 @@ from deltactl.operations.clone.commits import (
     find_past_clone,
     load_version,
 )
+from deltactl.operations.clone.noting import note_again, with_clone_note
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import (
     ELSEWHERE,
@@ -43,15 +44,12 @@ from deltactl.operations.clone.shallow import (
     ensure_addresses,
     ensure_no_vacuum,
     ensure_present,
-    note_again,
     open_as_reader,
     warn_of_limits,
-    with_clone_note,
 )
 from deltactl.operations.clone.source_history import has_cloned
 from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
 from deltactl.operations.manifest.run import refresh_manifests
-from deltactl.operations.missing_files import find_missing_again
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties
@@ -270,12 +268,7 @@ def _make_shallow(
         noted.ensure_there()
         _commit(target_log, plan, options, context, files)
     _follow(target_log, plan, context)
-    # A vacuum of another tool does not read the note.
-    done = "the clone was created"
-    gone = noted.find_lost()
-    gone += find_missing_again(
-        reader.store, plan.files, context.of_log(reader), done, target.uri, everywhere=True
-    )
+    gone = noted.find_gone(reader, plan, context, "the clone was created")
     return replace(
         report, version_after=0, files_added=plan.num_files, notes=noted.addresses, gone=gone
     )
