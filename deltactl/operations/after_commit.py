@@ -10,7 +10,7 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deltactl.errors import SafetyError, StorageError
+from deltactl.errors import SafetyError, StorageError, TableError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -19,7 +19,6 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import PrimitiveType
-from deltactl.storage.store import Store
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _changes_types(before: Metadata, after: Metadata) -> bool:
     return any(old != new and isinstance(old, PrimitiveType) for old, new in pairs)
 
 
-def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> None:
+def warn_of_manifests(log: DeltaLog, after: CommitBase, context: RunContext) -> None:
     """Warn after a commit of other rows if the table has manifests that nothing updates.
 
     Call this in rare runs only, because it costs a listing. ``optimize`` changes no rows, and a
@@ -122,8 +121,9 @@ def warn_of_manifests(store: Store, after: CommitBase, context: RunContext) -> N
 
     if TableProperties(after.metadata.configuration).refreshes_manifests:
         return
-    with suppress(StorageError):
-        if (schemes := find_schemes(store)) is not None:
+    store = log.store
+    with suppress(StorageError, TableError):
+        if (schemes := find_schemes(log)) is not None:
             command = render_command(shlex.quote(store.uri), schemes)
             context.without_cancel().warn(
                 f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "

@@ -212,7 +212,7 @@ def _check_manifests(
     log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
 ) -> None:
     problem = f"they do not match version {snapshot.version}"
-    options = ManifestOptions(schemes=find_schemes(log.store) or {})
+    options = ManifestOptions(schemes=find_schemes(log) or {})
     try:
         report = generate_manifests(log, options, context, snapshot=snapshot, dry_run=True)
         is_same = report.plan.is_empty

@@ -89,7 +89,7 @@ def replace_clone(
         after = context.transaction(target_log, CommitBase.of(current), files).commit(draft)
     run_after_commit(target_log, current, after, context)
     if update.added.num_rows or update.removed.num_rows:
-        warn_of_manifests(target, after, context)
+        warn_of_manifests(target_log, after, context)
     gone = noted.find_gone(reader, plan, context, "the clone was replaced")
     return dataclasses.replace(
         report, version_after=after.version, notes=noted.addresses, gone=gone

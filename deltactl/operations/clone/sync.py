@@ -101,7 +101,7 @@ def sync_clone(
         after = transaction.commit(draft)
     run_after_commit(target_log, update.current, after, context)
     if update.added.num_rows or update.removed.num_rows:
-        warn_of_manifests(target, after, context)
+        warn_of_manifests(target_log, after, context)
     return replace(report, version_after=after.version)
 
 

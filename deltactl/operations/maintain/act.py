@@ -272,8 +272,7 @@ def _run_cleanup(work: TableWork, base: Outcome) -> Outcome:
 
 
 def _run_manifest(work: TableWork, base: Outcome) -> Outcome:
-    store = work.log.store
-    options = ManifestOptions(schemes=find_schemes(store) or {})
+    options = ManifestOptions(schemes=find_schemes(work.log) or {})
     report = generate_manifests(work.log, options, work.context)
     changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
     if not changed:

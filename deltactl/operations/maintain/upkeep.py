@@ -149,7 +149,7 @@ def find_manifest(subject: TableSubject) -> list[Action]:
     """
     facts, snapshot, store = subject.facts, subject.snapshot, subject.log.store
     asked = snapshot.properties.refreshes_manifests
-    schemes = find_schemes(store)
+    schemes = find_schemes(subject.log)
     if not asked and schemes is None:
         facts.has_manifests = False
         return []

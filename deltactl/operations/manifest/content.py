@@ -157,11 +157,11 @@ def _render_each(
         place = batch.schema.get_field_index("path")
         for first in range(0, batch.num_rows, _RENDERED_ROWS):
             files = batch.slice(first, _RENDERED_ROWS)
-            lines = _render_lines(files["path"], root, schemes, unused)
+            lines = render_lines(files["path"], root, schemes, unused)
             yield files.set_column(place, "line", lines)
 
 
-def _render_lines(
+def render_lines(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str], unused: set[str]
 ) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
+import pyarrow.compute as pc
+
 from deltactl.errors import SafetyError
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.table_probe import find_inner_table, has_log
 from deltactl.operations.leases import LastRun, read_last_run, write_last_run
-from deltactl.operations.manifest.content import render_root
+from deltactl.operations.manifest.content import render_lines, render_root
 from deltactl.operations.manifest.plan import is_seen
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.protocol.path_columns import absolute_mask
 from deltactl.storage.store import Store
 
 RECORD: Final = "manifests"
@@ -61,21 +66,37 @@ def _find_manifest(store: Store) -> str | None:
     )
 
 
-def find_schemes(store: Store) -> dict[str, str] | None:
+def find_schemes(log: DeltaLog) -> dict[str, str] | None:
     """Return the scheme that the manifests have instead of that of the table, by the latter.
 
-    ``None`` if the table has no manifest.
+    ``None`` if the table has no manifest. If the first line is outside the table, as in a shallow
+    clone, the scheme is that of the file in the log, also of a removed one.
 
     Raises:
-        StorageError: a manifest cannot be read.
+        StorageError: a manifest or the log cannot be read.
+        TableError: the log is damaged.
     """
-    name = _find_manifest(store)
+    name = _find_manifest(log.store)
     if name is None:
         return None
-    root, line = render_root(store.uri), _first_line(store, name)
-    ours, theirs = (address.partition(":")[0] for address in (root, line))
-    is_other = ours != theirs and _bare(line).startswith(_bare(root))
-    return {ours: theirs} if is_other else {}
+    root, line = render_root(log.uri), _first_line(log.store, name)
+    ours: str | None = root.partition(":")[0]
+    theirs = line.partition(":")[0]
+    if not _bare(line).startswith(_bare(root)):
+        ours = _find_scheme(log, _bare(line))
+    return {} if ours in (None, theirs) else {ours: theirs}
+
+
+def _find_scheme(log: DeltaLog, bare: str) -> str | None:
+    """Return the scheme that a line of a file outside the table has without replacements."""
+    snapshot = log.snapshot()
+    for files in chain(snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
+        paths = files["path"].filter(absolute_mask(files["path"]))
+        lines = render_lines(paths, log.uri, {}, set())
+        for line in lines.filter(pc.ends_with(lines, f"/{bare.strip('/')}\n")).to_pylist():
+            if _bare(line.rstrip("\n")) == bare:
+                return str(line).partition(":")[0]
+    return None
 
 
 def render_command(table: str, schemes: Mapping[str, str]) -> str:

@@ -191,7 +191,7 @@ def refresh_manifests(
         if not snapshot.properties.refreshes_manifests:
             return None
         log.ensure_allowed(None)
-        schemes = find_schemes(store)
+        schemes = find_schemes(log)
         with Writing(log, context) as writing:
             is_known = before is not None and schemes is not None
             since = writing.recorded_version(snapshot) if is_known else None

@@ -123,7 +123,7 @@ def list_partitions(
         SafetyError: some have no manifests.
         DeltactlError: see ``generate_manifests``.
     """
-    schemes = find_schemes(log.store) or {}
+    schemes = find_schemes(log) or {}
     report = generate_manifests(log, ManifestOptions(schemes=schemes), context, dry_run=True)
     plan, fields = report.plan, snapshot.metadata.partition_fields
     command = f"Run {render_command('TABLE', schemes)}, then rerun."

@@ -100,7 +100,7 @@ def restore_table(
     # If this was the wrong version, the next restore may need another old one.
     run_after_commit(log, versions.current, after, context, keeps_history=True)
     if plan.added.num_rows or plan.removed.num_rows:
-        warn_of_manifests(log.store, after, context)
+        warn_of_manifests(log, after, context)
     return replace(report, version_after=after.version, gone=gone)
 
 

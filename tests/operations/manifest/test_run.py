@@ -30,6 +30,7 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.run import AlterOptions, alter_table
+from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.manifest import run as manifest_run
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
@@ -41,6 +42,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
@@ -848,6 +850,23 @@ def test_a_refresh_keeps_the_scheme_of_the_manifests(tmp_path: Path) -> None:
     run_on(builder.store, optimize_table, OptimizeOptions(where="p = 'a'"))
     assert len(manifests(tmp_path)["p=a"]) == 1
     assert generate(builder.store, replace(options, check=True)).plan.is_empty
+
+
+def test_a_refresh_of_a_shallow_clone_keeps_the_scheme_of_the_manifests(tmp_path: Path) -> None:
+    source, clone = local(tmp_path / "source"), LocalStore(str(tmp_path / "clone"))
+    source.append([row(1, "a")], [row(2, "a")], [row(3, "b")])
+    Table(source.store.uri, warn=lambda _: None).clone(clone.uri, CloneOptions(deep=False))
+    options = ManifestOptions(schemes={"file": "hdfs"})
+    generate(clone, options)
+    run_on(clone, alter_table, AlterOptions(properties=REFRESHED))
+    assert generate(clone, replace(options, check=True)).plan.is_empty
+    # The first file is then outside the table and no longer live.
+    run_on(clone, optimize_table, OptimizeOptions(where="p = 'a'"))
+    found = list_manifests(tmp_path / "clone" / MANIFEST_DIR)
+    (moved,), (kept,) = found["p=a"], found["p=b"]
+    assert moved.startswith(f"hdfs:{tmp_path}/clone/")
+    assert kept.startswith(f"hdfs:{tmp_path}/source/")
+    assert generate(clone, replace(options, check=True)).plan.is_empty
 
 
 def test_a_refresh_after_column_mapping_was_dropped(tmp_path: Path) -> None:

@@ -131,5 +131,5 @@ def commit_fix(
     """Commit a fix; return its report. The history stays: the fix can be undone by a restore."""
     after = context.transaction(log, CommitBase.of(snapshot)).commit(draft)
     run_after_commit(log, snapshot, after, context, keeps_history=True)
-    warn_of_manifests(log.store, after, context)
+    warn_of_manifests(log, after, context)
     return replace(report, versions=(after.version,))
