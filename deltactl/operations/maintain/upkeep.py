@@ -147,7 +147,7 @@ def find_manifest(subject: TableSubject) -> list[Action]:
         UnsupportedFeatureError: the table property enables manifests, but manifests cannot describe
             the table.
     """
-    facts, snapshot, store = subject.facts, subject.snapshot, subject.log.store
+    facts, snapshot = subject.facts, subject.snapshot
     asked = snapshot.properties.refreshes_manifests
     schemes = find_schemes(subject.log)
     if not asked and schemes is None:
