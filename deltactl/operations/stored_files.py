@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.vacuum_names import HiddenRule
-from deltactl.storage.names import is_utf8
+from deltactl.storage.names import is_local_uri, is_utf8
 from deltactl.storage.store import Store, Tree
 
 FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
@@ -25,6 +25,7 @@ class Listing:
 
     ``unusable`` counts names that no log can contain: not UTF-8, or keys such as ``a//b``.
     ``facts`` has the columns ``size_bytes`` and ``modified_ms`` of the files, if requested.
+    ``sizes_bytes`` are those of the files if the listing has them without further requests.
     """
 
     files: pa.ChunkedArray
@@ -32,6 +33,7 @@ class Listing:
     links: list[str] = field(default_factory=list)
     unusable: int = 0
     facts: pa.Table | None = None
+    sizes_bytes: pa.ChunkedArray | None = None
 
     def add(self, part: Tree) -> list[str]:
         """Add the directories and links of ``part``; return the names of its files."""
@@ -58,7 +60,7 @@ def list_names(store: Store) -> pa.ChunkedArray:
 
 
 def list_files(store: Store, hidden: HiddenRule) -> Listing:
-    """List all names that a vacuum may consider.
+    """List all names that a vacuum may consider; on object stores also their sizes.
 
     Raises:
         StorageError: a directory cannot be listed.
@@ -68,8 +70,15 @@ def list_files(store: Store, hidden: HiddenRule) -> Listing:
         return not hidden.hides_part(directory.rpartition("/")[2])
 
     listing = Listing(pa.chunked_array([], pa.string()))
-    chunks = [pa.array(listing.add(part), pa.string()) for part in store.walk_tree(enter)]
-    listing.files = pa.chunked_array(chunks, pa.string())
+    has_sizes = not is_local_uri(store.uri)  # there, each size would be a request
+    names: list[pa.Array] = []
+    sizes: list[pa.Array] = []
+    for part in store.walk_tree(enter, facts=has_sizes):
+        found, sizes_bytes, _ = _take(listing, part)
+        names.append(pa.array(found, pa.string()))
+        sizes.append(pa.array(sizes_bytes, pa.int64()))
+    listing.files = pa.chunked_array(names, pa.string())
+    listing.sizes_bytes = pa.chunked_array(sizes, pa.int64()) if has_sizes else None
     return listing
 
 
@@ -82,14 +91,20 @@ def list_facts(store: Store) -> Listing:
     listing = Listing(pa.chunked_array([], pa.string()))
     chunks = [FACTS.empty_table()]
     for part in store.walk_tree(lambda directory: True, facts=True):
-        columns: list[list[Any]] = [listing.add(part), part.sizes_bytes, part.modified_ms]
-        if len(columns[0]) < len(part.files):
-            valid = [is_utf8(name) for name in part.files]
-            columns[1:] = [list(compress(column, valid)) for column in columns[1:]]
+        columns = _take(listing, part)
         chunks.append(pa.table(list(map(pa.array, columns, FACTS.types)), schema=FACTS))
     facts = pa.concat_tables(chunks)
     listing.files, listing.facts = facts["path"], facts.drop_columns("path")
     return listing
+
+
+def _take(listing: Listing, part: Tree) -> list[list[Any]]:
+    """Add ``part`` to a listing; return the names of its files, and the columns of their facts."""
+    columns: list[list[Any]] = [listing.add(part), part.sizes_bytes, part.modified_ms]
+    if len(columns[0]) < len(part.files):
+        valid = [is_utf8(name) for name in part.files]
+        columns[1:] = [list(compress(column, valid)) for column in columns[1:]]
+    return columns
 
 
 def _utf8(names: list[str]) -> list[str]:

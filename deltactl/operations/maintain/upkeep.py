@@ -21,7 +21,7 @@ from deltactl.operations.vacuum.candidates import WAITING
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
-from deltactl.operations.vacuum.run import find_refusal, warn_of_missing
+from deltactl.operations.vacuum.run import find_refusal, warn_of_loss
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import ensure_valid_property
 from deltactl.units import format_count, format_size, to_duration_ms
@@ -220,7 +220,7 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     refusal = find_refusal(plan) if is_due else None
     if refusal is not None:
         raise refusal
-    warn_of_missing(plan, context.warn)
+    warn_of_loss(plan, context.warn)
     facts.reclaimable_files, facts.reclaimable_bytes = files, size
     facts.waiting_files = plan.kept.get(WAITING, 0)
     if plan.listed_files is not None:

@@ -44,7 +44,7 @@ class Absent:
     """Files that do not exist after a vacuum.
 
     ``planned`` are files to delete, with ``path`` and ``size_bytes``; ``missing`` are names of
-    files that do not exist now, and ``lost`` those of live files.
+    files that do not exist now, and ``lost`` those of live files that do not, or have another size.
     """
 
     planned: pa.Table

@@ -12,13 +12,12 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.operations.clone_notes import CloneNote
+from deltactl.operations.losses import Losses
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS, UNNAMED
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.retention import Retention
-from deltactl.units import format_count
 
 NO_FILES = CANDIDATES.empty_table()
-NO_NAMES = pa.chunked_array([], pa.string())
 
 _SHOWN_FOLDERS = 10
 
@@ -33,8 +32,8 @@ class VacuumPlan:
     commit in the log references, including files beyond ``max_files``, and ``orphan_folders``
     describes their directories. ``kept`` counts by reason the files that no version needs but that
     are kept; ``foreign`` are directories of other tables. ``clones`` are the noted shallow clones
-    whose files are kept. ``missing`` are names of live files that do not exist: all of them, if
-    ``mode`` is ``full``, else those that commits added since they removed files of the plan.
+    whose files are kept. ``losses`` are the lost live files among those that commits added since
+    they removed files of the plan, and if ``mode`` is ``full``, all that do not exist.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
     ``vacuumed_version`` is the value for ``_last_vacuum_info``: the version up to which this plan
@@ -61,7 +60,7 @@ class VacuumPlan:
     vacuumed_before: int | None = None
     current_at_cutoff: int | None = None
     horizon: Horizon | None = None
-    missing: pa.ChunkedArray = field(default_factory=lambda: NO_NAMES, repr=False)
+    losses: Losses = field(default_factory=Losses, repr=False)
     clones: tuple[CloneNote, ...] = ()
     doubt: str | None = None
     covers_unknown: bool = False
@@ -73,8 +72,8 @@ class VacuumPlan:
 
     @property
     def loss(self) -> str | None:
-        """Return a text about the live files that do not exist, if there are any."""
-        return describe_loss(self.missing) if len(self.missing) else None
+        """Return a text about the lost live files, if there are any."""
+        return self.losses.describe()
 
     @property
     def size_bytes(self) -> int:
@@ -106,12 +105,6 @@ class VacuumPlan:
         )
         renamed = [{"folder": row["key"], **row} for row in rows]
         return pa.Table.from_pylist(renamed, schema).sort_by("folder")
-
-
-def describe_loss(missing: pa.ChunkedArray) -> str:
-    """Return a text about live files that do not exist; there is at least one."""
-    files = format_count(len(missing), "live file does", "live files do")
-    return f"{files} not exist, such as {missing[0].as_py()!r}"
 
 
 def sum_up_reasons(files: pa.Table) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import is_marked_converted, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
+from deltactl.operations.losses import NO_NAMES, Losses
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import Listing, list_files, stat_files
 from deltactl.operations.vacuum.candidates import (
@@ -44,11 +45,10 @@ from deltactl.operations.vacuum.kept_files import (
     keep_names,
     reads_iceberg,
 )
-from deltactl.operations.vacuum.missing_adds import find_missing_adds
+from deltactl.operations.vacuum.lost_adds import find_lost_adds
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import (
     NO_FILES,
-    NO_NAMES,
     VacuumPlan,
     describe_orphans,
     limit_files,
@@ -159,14 +159,14 @@ class Planner:
         scan = self._scan(self.log.first_commit)
         return self._keep_batches(scan, self._current_at_cutoff(), self._first_rebuildable())
 
-    def find_missing_adds(self, removed: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return live files that do not exist, and that commits added since they removed files.
+    def find_lost_adds(self, removed: pa.ChunkedArray) -> Losses:
+        """Return lost live files that commits added since they removed files.
 
         Raises:
             DeltactlError: as ``plan``.
         """
         scan = self._scan(self.log.first_commit)
-        return find_missing_adds(self.store, scan, removed, self.context)
+        return find_lost_adds(self.store, scan, removed, self.context)
 
     @property
     def lists(self) -> bool:
@@ -231,9 +231,9 @@ class Planner:
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
-            lost = find_missing_adds(self.store, scan, found["path"], self.context)
+            losses = find_lost_adds(self.store, scan, found["path"], self.context)
             whole = self._scan(min(start, max(first, self.log.first_commit)))
-            plan = replace(plan, missing=lost)
+            plan = replace(plan, losses=losses)
             return self._with_horizon(plan, whole, first, filters.absent)
         return plan
 
@@ -242,22 +242,23 @@ class Planner:
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
         mode = "full" if self.options.inventory is None else "inventory"
-        found, filters, log, lost = self._select_listed(listing, hidden)
+        found, filters, log, absent = self._select_listed(listing, hidden)
+        losses = Losses(absent)
         log = replace(log, vacuumed_version=vacuumed_version)
         plan = self._finish(mode, found, filters, log)
         plan = self._with_directories(plan, listing, filters)
         if found.num_rows:
-            listed = listing.files if self.options.inventory is None else None
-            more = find_missing_adds(self.store, log.scan, found["path"], self.context, listed)
-            lost = distinct_names(lost, more)
+            listed = listing if self.options.inventory is None else None
+            more = find_lost_adds(self.store, log.scan, found["path"], self.context, listed)
+            losses = replace(more, missing=distinct_names(absent, more.missing))
             # An inventory may have files that a vacuum has deleted since.
             missing = pa.chunked_array(
                 [*self._missing(log.scan, listing, hidden).chunks, *filters.absent.chunks],
                 pa.string(),
             )
-            plan = replace(plan, missing=lost)
+            plan = replace(plan, losses=losses)
             return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
-        return replace(plan, missing=lost)
+        return replace(plan, losses=losses)
 
     def _with_horizon(
         self, plan: VacuumPlan, scan: CommitScan, first: int, missing: pa.ChunkedArray
@@ -266,7 +267,7 @@ class Planner:
             self.store,
             scan,
             first,
-            Absent(plan.files, missing, plan.missing),
+            Absent(plan.files, missing, plan.losses.names),
             current=plan.current_at_cutoff,
             doubt=self.doubts.first,
         )

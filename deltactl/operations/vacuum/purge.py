@@ -20,6 +20,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names
 from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.losses import Losses
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.trusted_time import ask_store, planning_now
@@ -34,7 +35,6 @@ from deltactl.operations.vacuum.journal import (
     write_record,
 )
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.operations.vacuum.plan import describe_loss
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.spellings import fold_names
@@ -105,7 +105,7 @@ def purge_quarantine(
 
     Raises:
         TableError: there is no table, or it is damaged.
-        SafetyError: it is not known which files are needed, or a live file does not exist.
+        SafetyError: it is not known which files are needed, or a live file is lost.
         UnsupportedFeatureError: a table feature forbids a vacuum.
         StorageError: the store cannot be listed.
     """
@@ -267,17 +267,17 @@ class _Uses:
             if role == "live":
                 self._live |= hits
         removed = pa.chunked_array([pa.array(self._spellings.keys(), pa.string())])
-        self.refusal = self._find_refusal(planner.find_missing_adds(removed))
+        self.refusal = self._find_refusal(planner.find_lost_adds(removed))
         return CommitBase.of(snapshot)
 
-    def _find_refusal(self, missing: pa.ChunkedArray) -> SafetyError | None:
-        """Return an error if a live file is missing that is not in quarantine itself."""
-        is_kept = pc.is_in(fold_names(missing), value_set=self._quarantined)
-        missing = missing.filter(pc.invert(is_kept))
-        if not len(missing):
+    def _find_refusal(self, losses: Losses) -> SafetyError | None:
+        """Return an error if a live file is lost that is not in quarantine itself."""
+        is_kept = pc.is_in(fold_names(losses.missing), value_set=self._quarantined)
+        loss = replace(losses, missing=losses.missing.filter(pc.invert(is_kept))).describe()
+        if loss is None:
             return None
         return SafetyError(
-            f"{describe_loss(missing)}. Files in quarantine may have its rows: nothing was removed",
+            f"{loss}. Files in quarantine may have its rows: nothing was removed",
             hint="Run `deltactl check TABLE` for details. Copy the file back from a backup. Or run "
             "`deltactl vacuum TABLE --undo RUN`, then restore a version that needs the files of "
             "this run. To go on without the rows of the lost file, run `deltactl check TABLE --fix "

@@ -11,7 +11,7 @@ from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.units import format_timestamp
 
-_SHOWN_MISSING = 100
+_SHOWN_LOST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,9 @@ class VacuumReport(ShortRepr):
             "left_over_files": plan.left_over,
             "listed_files": plan.listed_files,
             "kept": dict(plan.kept),
-            "missing_files": len(plan.missing),
-            "missing": plan.missing.slice(0, _SHOWN_MISSING).to_pylist(),
+            "missing_files": len(plan.losses.missing),
+            "missing": plan.losses.missing.slice(0, _SHOWN_LOST).to_pylist(),
+            "resized": plan.losses.resized.slice(0, _SHOWN_LOST).to_pylist(),
             "foreign_tables": list(plan.foreign),
             "clones": [clone.to_dict() for clone in plan.clones],
             "horizon": None if self.horizon is None else _horizon(self.horizon),

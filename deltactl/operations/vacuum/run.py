@@ -81,14 +81,15 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
-    if plan.missing or plan.is_empty:  # a table that was moved lacks the files to delete, too
+    # A table that was moved lacks the files to delete, too.
+    if plan.loss is not None or plan.is_empty:
         CommitBase.of(snapshot).ensure_same_table(log)
     refusal = (
         log.refusal
         or find_refusal(plan, is_asked=confirm is not None)
         or _find_other_file_system(store, plan, options)
     )
-    warn_of_missing(plan, context.warn, refusal)
+    warn_of_loss(plan, context.warn, refusal)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
@@ -193,8 +194,8 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
     return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
 
 
-def warn_of_missing(plan: VacuumPlan, warn: Warn, refusal: DeltactlError | None = None) -> None:
-    """Warn of missing live files, unless the vacuum is refused, mostly because of them."""
+def warn_of_loss(plan: VacuumPlan, warn: Warn, refusal: DeltactlError | None = None) -> None:
+    """Warn of lost live files, unless the vacuum is refused, mostly because of them."""
     if plan.loss is not None and refusal is None:
         warn(f"{plan.loss}. Run `deltactl check TABLE` for details")
 
@@ -203,8 +204,8 @@ def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | N
     """Return an error if the plan would remove too many files that no commit references.
 
     Return one too, unless a person is asked, if a commit may have lost the add actions of files
-    that are not live without them, or if a live file does not exist: perhaps a restore needs files
-    of the plan to bring back its rows.
+    that are not live without them, or if a live file is lost: perhaps a restore needs files of the
+    plan to bring back its rows.
     """
     if plan.doubt is not None and not is_asked:
         return SafetyError(
@@ -215,11 +216,8 @@ def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | N
         return SafetyError(
             f"{plan.loss}. The files that this run would remove may have its rows: a restore of an "
             "earlier version brings them back",
-            hint="Run `deltactl check TABLE` for details. Copy the file back from a backup, or "
-            "restore an earlier version, which undoes later changes: `deltactl describe-history "
-            "TABLE --restorable` shows which versions have all their files. To go on without its "
-            "rows, run `deltactl check TABLE --fix missing-files`. Then rerun. Or run `deltactl "
-            "vacuum TABLE` on a terminal, which asks.",
+            hint=f"{plan.losses.hint} Then rerun. Or run `deltactl vacuum TABLE` on a terminal, "
+            "which asks.",
         )
     if not plan.has_too_many_orphans:
         return None

@@ -23,11 +23,14 @@ from deltactl.operations.vacuum.run import vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.operations.vacuum.test_local import age, write_inventory
 from tests.support.run import run_on
+from tests.support.stores import CountingStore
 from tests.support.table_builder import Column, TableBuilder
+from tests.support.vacuum_scenes import Scene
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
 LOSS = "1 live file does not exist, such as"
+RESIZED = "1 live file has another size than in the log, such as"
 COLUMNS = [Column("id")]
 MODES: tuple[Mode, ...] = ("full", "lite")
 modes = pytest.mark.parametrize("mode", MODES)
@@ -67,9 +70,9 @@ def vacuum(root: Path, asked: list[VacuumPlan] | None = None, **options: Any) ->
     return run_on(LocalStore(str(root)), run, chosen, warn=lambda _: None)
 
 
-def assert_refused(root: Path, **options: Any) -> None:
+def assert_refused(root: Path, loss: str = LOSS, **options: Any) -> None:
     before = sorted(root.rglob("*"))
-    with pytest.raises(SafetyError, match=LOSS) as caught:
+    with pytest.raises(SafetyError, match=loss) as caught:
         vacuum(root, **options)
     assert "--restorable" in str(caught.value.hint)
     assert sorted(root.rglob("*")) == before
@@ -82,6 +85,50 @@ def test_nobody_is_asked(root: Path, mode: Mode) -> None:
     age(root)
     assert vacuum(root, mode=mode).plan.is_empty
     assert Table(root).scan().read_all().num_rows == 3
+
+
+@modes
+def test_a_truncated_file_counts_as_lost(tmp_path: Path, mode: Mode) -> None:
+    builder = TableBuilder(tmp_path, COLUMNS)
+    (old,) = builder.append([{"id": 1}])
+    builder.remove(old)
+    (new,) = builder.append([{"id": 1}])
+    path = tmp_path / new
+    path.write_bytes(path.read_bytes()[:-9])
+    age(tmp_path)
+    assert_refused(tmp_path, RESIZED, mode=mode)
+    asked: list[VacuumPlan] = []
+    report = vacuum(tmp_path, asked, mode=mode)
+    assert (report.files_removed, report.to_dict()["resized"]) == (1, [new])
+    assert f"{RESIZED} {new!r}" in str(asked[0].loss)
+    assert asked[0].horizon is not None
+    assert asked[0].horizon.readable == ((0, 2),)
+
+
+@modes
+@pytest.mark.parametrize("size", [0, None])
+def test_an_unknown_size_is_not_compared(tmp_path: Path, mode: Mode, size: int | None) -> None:
+    builder = TableBuilder(tmp_path, COLUMNS)
+    (old,) = builder.append([{"id": 1}])
+    add = builder.write_file([{"id": 1}])
+    add["add"]["size"] = size
+    builder.commit(builder.remove_action(old), add, operation="WRITE")
+    age(tmp_path)
+    assert vacuum(tmp_path, mode=mode).files_removed == 1
+
+
+def test_object_stores_list_sizes() -> None:
+    """Only a file whose size differs in the listing is looked up."""
+    scene = Scene()
+    (old,) = scene.append(40)
+    scene.remove(30, old)
+    lost, *others = scene.append(30, *"a" * 9)
+    scene.store.put(lost, scene.store.read(lost)[:-9])
+    counting = CountingStore(scene.dated())
+    with pytest.raises(SafetyError, match=RESIZED):
+        scene.vacuum(counting, orphans="keep")
+    assert "stat_many" in counting.touched(lost)
+    assert not any("stat_many" in counting.touched(other) for other in others)
 
 
 @modes

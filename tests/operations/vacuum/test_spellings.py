@@ -66,7 +66,7 @@ def test_a_live_file_that_was_moved_to_another_directory_stops_a_full_vacuum() -
     with pytest.raises(SafetyError, match="'p=A b/de.parquet' would be removed, but it may be"):
         scene.vacuum(scene.dated(), orphans="all")
     assert scene.store.contents() == before
-    assert len(scene.vacuum(scene.dated(), orphans="keep", dry_run=True).plan.missing) == 1
+    assert len(scene.vacuum(scene.dated(), orphans="keep", dry_run=True).plan.losses.missing) == 1
 
 
 def test_it_does_not_stop_a_vacuum_that_would_remove_nothing() -> None:
@@ -132,14 +132,14 @@ def test_an_inventory_may_lack_new_files(tmp_path: Path) -> None:
     inventory = write_inventory(tmp_path / "listing.csv", f"{scene.store.uri}/{gone}")
     found = scene.vacuum(dry_run=True, mode="auto", inventory=inventory).plan
     assert found.files["path"].to_pylist() == [gone]
-    assert not len(found.missing)
+    assert not len(found.losses.missing)
 
 
 def test_live_files_that_do_not_exist_are_reported() -> None:
     scene, [live, lost], gone = scene_with("a", "b")
     scene.store.delete_many([lost])
     report = scene.vacuum(dry_run=True)
-    assert report.plan.missing.to_pylist() == [lost]
+    assert report.plan.losses.missing.to_pylist() == [lost]
     result = json.loads(json.dumps(report.to_dict()))
     assert (result["missing_files"], result["missing"]) == (1, [lost])
 
