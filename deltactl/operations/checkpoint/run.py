@@ -22,6 +22,7 @@ from deltactl.log.audit.audited_snapshot import (
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -33,6 +34,7 @@ from deltactl.operations.checkpoint.doubts import (
     ensure_undoubted,
     find_contradiction,
 )
+from deltactl.operations.checkpoint.losses import ensure_nothing_lost
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -100,9 +102,10 @@ def checkpoint_table(
         VersionNotFoundError: there is no such version.
         VerificationError: the written checkpoint differs from the snapshot; it was removed.
         SafetyError: cleanup would make a version inside the retention unreadable, or was not
-            confirmed, or the checkpoint to announce, or that would remain as the oldest, differs
-            from older files of the log, or the latter from its ``.crc`` file, or a commit may be
-            damaged: nothing was written.
+            confirmed, or would delete the versions before a lost live file was added, or the
+            checkpoint to announce, or that would remain as the oldest, differs from older files of
+            the log, or the latter from its ``.crc`` file, or a commit may be damaged: nothing was
+            written.
         DeltactlError: the log is damaged, or the store failed.
     """
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
@@ -318,6 +321,8 @@ class _Job:
     def ensure_base(self, cleanup: CleanupPlan, planned: Snapshot | None = None) -> None:
         """Raise an error if the checkpoint that remains as the oldest differs from older files.
 
+        Raise one too if the cleanup deletes versions without a live file that is lost.
+
         ``planned`` is a version that will have a checkpoint before the cleanup. When it is written,
         the same files are not read again: what was written was compared with ``planned``.
         """
@@ -330,7 +335,9 @@ class _Job:
         if files == self._compared:
             return
         own = planned if is_planned else None
-        problem = find_base_problem(self._log, base, own, [self._doubts])
+        events = EventCollector()
+        visitors = [self._doubts, events] if cleanup.lost else [self._doubts]
+        problem = find_base_problem(self._log, base, own, visitors)
         self._ensure_undoubted(cleanup=True)
         if not (is_planned and found):  # another checkpoint of the version was not compared
             self._compared = files
@@ -345,6 +352,11 @@ class _Job:
                 else "Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
                 "restore the file that it names from a backup first. Nothing was deleted.",
             )
+        if cleanup.lost:
+            scan, (first, _) = events.between(0, base), cleanup.lost[0]
+            # The progress of the run is that of the files that it writes.
+            context = replace(self._context, on_progress=None)
+            ensure_nothing_lost(self._log, self._latest, scan, first, context)
 
     def _warn_of_kept(self, by_clock: CleanupPlan, proven: CleanupPlan) -> None:
         """Warn if files are kept that have expired only by this machine's clock."""
