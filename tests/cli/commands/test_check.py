@@ -58,8 +58,9 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
         "FILE_MISSING (1): queries that need the file fail\n"
         "  f\\x1b[31m00002.parquet\n"
         "      problem: it is not in the store\n"
-        "      repair: cannot be repaired: restore f\\x1b[31m00002.parquet from a backup.\n"
-        "              `deltactl explain FILE_MISSING` says what else helps\n"
+        "      repair: restore f\\x1b[31m00002.parquet from a backup, or an earlier\n"
+        "              version of the table that has its rows:\n"
+        "              `deltactl explain FILE_MISSING` says how\n"
         "\n"
     )
     assert " ".join(ran.out.split("\n\n")[2].split()) == (
@@ -106,8 +107,8 @@ def test_the_repair_of_a_file_in_quarantine_is_the_undo_of_its_vacuum(
     found = cli("check", "events", "-o", "json").result["findings"]
     assert {it["file"]: it["repair"] for it in found if it["code"] == "FILE_MISSING"} == {
         MISSING: f"deltactl vacuum {table.store.uri} --undo {run}",
-        lost: f"cannot be repaired: restore {lost} from a backup. `deltactl explain FILE_MISSING` "
-        "says what else helps",
+        lost: f"restore {lost} from a backup, or an earlier version of the table that has its "
+        "rows: `deltactl explain FILE_MISSING` says how",
     }
     table.store.put(MISSING, b"PAR1")
     found = cli("check", "events", "-o", "json").result["findings"]

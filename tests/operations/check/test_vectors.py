@@ -121,7 +121,7 @@ def test_a_vector_in_a_file_is_found_under_that_file(code: str, damage: Any, pro
     assert (found["code"], found["file"]) == (code, name)
     assert found["problem"].startswith(f"the deletion vector of {FIRST} ")
     assert problem in found["problem"]
-    assert found["repair"].startswith(f"cannot be repaired: restore {name} from a backup")
+    assert f"restore {name} from a backup" in found["repair"]
     with pytest.raises(DataFileError, match=re.escape(name)):
         Table("x", store=builder.store).scan().read_all()
     with pytest.raises(DataFileError, match=re.escape(name)):
