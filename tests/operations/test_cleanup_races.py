@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import ObjectNotFoundError, ignore_warning
+from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
@@ -145,3 +145,54 @@ def test_what_is_missing_time_and_again_is_an_error() -> None:
     with pytest.raises(ObjectNotFoundError):
         log.retry_after_cleanup(lambda: log.retry_after_cleanup(look))
     assert len(looks) == 4
+
+
+class Replaced(ForwardingStore):
+    """Another table takes the place of this one, once, behind the n-th listing of the log."""
+
+    def __init__(self, scene: Scene, at: int = -1) -> None:
+        super().__init__(scene.dated())
+        self._scene, self.num_listings, self._at = scene, 0, at
+        self.other: dict[str, bytes] | None = None
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        if prefix.startswith(LOG):
+            if self.num_listings == self._at:
+                self._replace()
+            self.num_listings += 1
+        return super().list_from(prefix, start)
+
+    def _replace(self) -> None:
+        other = expired_scene("cc")
+        self.other = other.store.contents()
+        self._scene.store.restore(self.other)
+        for info in filter(None, other.store.stat_many(list(self.other))):
+            self._scene.store.set_modified(info.name, info.modified_ms)
+
+
+def expired_scene(partitions: str = "c") -> Scene:
+    scene = set_scene()
+    scene.ago(40, scene.builder.checkpoint)
+    scene.append(35, *partitions)
+    scene.append(1, *partitions)
+    return scene
+
+
+def test_the_log_of_a_table_that_replaced_this_one_is_kept() -> None:
+    counting = Replaced(expired_scene())
+    _clean(counting, counting._scene)
+    assert counting.num_listings > 2
+    for at in range(1, counting.num_listings):
+        scene = expired_scene()
+        store = Replaced(scene, at)
+        with pytest.raises((ConflictError, NotATableError)):
+            _clean(store, scene)
+        assert store.other is not None
+        assert scene.store.contents() == store.other
+
+
+def _clean(store: Store, scene: Scene) -> None:
+    options = CheckpointOptions(cleanup_only=True)
+    report = run_on(store, checkpoint_table, options, warn=pytest.fail, clock=scene.clock)
+    assert report.cleanup is not None
+    assert report.cleanup.commits

@@ -31,6 +31,7 @@ from deltactl.log.history.timestamps import InCommitTimes, file_times
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_valid, split_runs
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.protocol.actions import Protocol, parse_protocol
 from deltactl.protocol.features import (
     CHECKPOINT_PROTECTION,
@@ -178,14 +179,23 @@ def plan_cleanup(
     )
 
 
-def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
+def execute_cleanup(
+    log: DeltaLog, latest: CommitBase, plan: CleanupPlan
+) -> dict[str, StorageError]:
     """Delete the files of a plan. If a file cannot be deleted, keep the files that it needs.
+
+    Files are deleted by name, so before each group, look whether the table is still that of
+    ``latest``.
 
     Returns:
         The errors, by name.
+
+    Raises:
+        DeltactlError: see ``CommitBase.ensure_same_table``.
     """
-    for group in plan.groups:
-        failed = store.delete_many([info.name for info in group]) if group else {}
+    for group in filter(None, plan.groups):
+        latest.ensure_same_table(log)
+        failed = log.store.delete_many([info.name for info in group])
         if failed:
             return failed
     return {}

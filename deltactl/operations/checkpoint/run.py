@@ -396,14 +396,14 @@ class _Job:
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:
         """Plan again on the current log, including the new checkpoint, and delete."""
-        cleanup = self._log.retry_after_cleanup(self._plan_again)
+        latest, cleanup = self._log.retry_after_cleanup(self._plan_again)
         for warning in cleanup.warnings:
             self._context.warn(warning)
-        failed = execute_cleanup(self._log.store, cleanup)
+        failed = execute_cleanup(self._log, CommitBase.of(latest), cleanup)
         reasons = tuple((name, error.message) for name, error in failed.items())
         return replace(report, cleanup=cleanup, failed=reasons)
 
-    def _plan_again(self) -> CleanupPlan:
+    def _plan_again(self) -> tuple[Snapshot, CleanupPlan]:
         self._log.ensure_newest()
         latest = self._log.snapshot()  # its properties may have changed while the run wrote
         now_ms = (
@@ -413,9 +413,10 @@ class _Job:
             else trusted_now(self._log, self._latest, self._context, asks_store=True)
         )
         if self._options.if_enabled and not latest.properties.expired_log_cleanup:
-            return CleanupPlan(now_ms, reason="delta.enableExpiredLogCleanup was set to false")
+            reason = "delta.enableExpiredLogCleanup was set to false"
+            return latest, CleanupPlan(now_ms, reason=reason)
         cleanup = self._plan_cleanup(CheckpointPlan(self.snapshot.version, None), now_ms, latest)
         self.ensure_base(cleanup)
-        if not cleanup.is_empty:  # files are deleted by name
-            CommitBase.of(latest).ensure_table_is_there(self._log)
-        return cleanup
+        if not cleanup.is_empty:  # else the log of another table would be cleaned up
+            CommitBase.of(self._latest).ensure_same_table(self._log)
+        return latest, cleanup

@@ -18,6 +18,7 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import file_names
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase, read_concurrent_commits
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.losses import Losses
@@ -112,9 +113,10 @@ def purge_quarantine(
     log.ensure_allowed(Permission.CLEAN_DATA)
     store = log.store
     clock_ms = now_ms = context.clock.now_ms()
+    log.update()
+    snapshot = log.snapshot()
     if not force_retention:
-        log.update()
-        now_ms = planning_now(log, log.snapshot(), context, clock_ms)
+        now_ms = planning_now(log, snapshot, context, clock_ms)
         if not (dry_run or is_local_uri(store.uri)):
             now_ms = min(now_ms, ask_store(store))
     due, waiting = _find_due(store, context, now_ms, clock_ms)
@@ -132,6 +134,8 @@ def purge_quarantine(
         if used is not None:
             needed.append(used)
             continue
+        if not dry_run:
+            uses.ensure_same_table(snapshot)
         runs.append(record.run_id)
         failed = {} if dry_run else store.delete_many(stored)
         failures |= {name: error.message for name, error in failed.items()}
@@ -218,6 +222,15 @@ class _Uses:
             self._new |= self._hits(file_names(self._log.store, part))
         self._needed |= self._new
         self._live |= self._hits(file_names(self._log.store, tail.adds))
+
+    def ensure_same_table(self, first: Snapshot) -> None:
+        """Look whether the table is still that of the first snapshot, and of the newest commit.
+
+        Raises:
+            DeltactlError: see ``CommitBase.ensure_same_table``.
+        """
+        for base in (CommitBase.of(first), self._base):
+            base.ensure_same_table(self._log)
 
     def find(self, run_id: str, names: Sequence[str]) -> NeededRun | None:
         """Return the needed files of a run that are not at their place.

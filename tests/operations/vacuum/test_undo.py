@@ -20,6 +20,7 @@ from deltactl.errors import (
     AccessDeniedError,
     CommitDamagedError,
     CommitOutcomeUnknownError,
+    ConflictError,
     DeltactlError,
     SafetyError,
     StorageError,
@@ -53,7 +54,7 @@ from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.forwarding import Call, ForwardingStore, InterceptingStore
 from tests.support.stores import CountingStore, FaultyStore
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 RUN = "20240101T000000Z-0a"
@@ -574,6 +575,26 @@ def test_a_purge_obeys_what_changes_between_two_runs(change: str) -> None:
     assert quarantine_name(runs[1], paths[2]) in scene.store.contents()
 
 
+def test_a_purge_deletes_nothing_of_a_table_that_replaced_this_one() -> None:
+    """Its newest commit has another size since the journal of the second run was read."""
+    scene, _, (_, second) = scene_with_two_quarantines()
+    newest = commit_path(scene.builder.version)
+
+    class Replacing(InterceptingStore):
+        def _intercept(self, call: Call) -> Any:
+            found = call.do()
+            if call.method.startswith("read") and any(second in name for name in call.names):
+                scene.store.put(newest, scene.store.read(newest) + b"\n")
+                replaced.update(scene.store.contents())
+            return found
+
+    replaced: dict[str, bytes] = {}
+    with pytest.raises(ConflictError, match="was created again"):
+        purge(Replacing(scene.store), NOW + 20 * DAY, force_retention=True)
+    assert replaced
+    assert scene.store.contents() == replaced
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_purge_reports_files_that_were_restored_during_their_deletion(
@@ -592,7 +613,8 @@ def test_a_purge_reports_files_that_were_restored_during_their_deletion(
     assert (report.runs, report.files) == ((first, second), 3)
     assert report.lost == (path,)
     assert report.to_dict()["lost"] == [path]
-    assert store.names["list_from"].count("_delta_log") == 4, "the plan, each run, and the end"
+    listings = store.names["list_from"].count("_delta_log")
+    assert listings == 5, "the beginning, the plan, each run, and the end"
 
 
 def test_time_in_quarantine_counts_from_the_time_of_the_store() -> None:
