@@ -180,9 +180,8 @@ class Filters:
         by_log = pc.if_else(files["is_named"], TOMBSTONE, ORPHAN)
         # With column mapping, Delta on Spark writes change data to directories of data files.
         is_change = pc.or_(change_data_mask(names), pc.is_in(names, value_set=self.changes))
-        return pc.if_else(
-            vector_mask(names), DELETION_VECTOR, pc.if_else(is_change, CHANGE_DATA, by_log)
-        )
+        is_vector = pc.and_(files["is_named"], vector_mask(names))
+        return pc.if_else(is_vector, DELETION_VECTOR, pc.if_else(is_change, CHANGE_DATA, by_log))
 
 
 def _find_rewritten(files: pa.Table, read_removed: Callable[[], pa.Table]) -> pa.ChunkedArray:

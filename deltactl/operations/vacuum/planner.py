@@ -45,6 +45,7 @@ from deltactl.operations.vacuum.kept_files import (
     keep_names,
     reads_iceberg,
 )
+from deltactl.operations.vacuum.kept_versions import warn_of_lost_versions
 from deltactl.operations.vacuum.lost_adds import find_lost_adds
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import (
@@ -128,6 +129,7 @@ class Planner:
             )
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)
+        self._warn_of_lost_versions(None)
         return self._plan_lite(start, vacuumed_version)
 
     def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
@@ -241,6 +243,7 @@ class Planner:
         """Plan from a listing of all files under the root."""
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
+        self._warn_of_lost_versions(None if self.options.inventory else listing.files)
         mode = "full" if self.options.inventory is None else "inventory"
         found, filters, log, absent = self._select_listed(listing, hidden)
         losses = Losses(absent)
@@ -259,6 +262,23 @@ class Planner:
             plan = replace(plan, losses=losses)
             return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
         return replace(plan, losses=losses)
+
+    def _warn_of_lost_versions(self, listed: pa.ChunkedArray | None) -> None:
+        """Warn of versions that the options keep, and that lack files; those ``listed`` exist."""
+        kept = {*self.options.keep_versions}
+        oldest = self._oldest_kept(self._first_rebuildable())
+        if oldest is not None:
+            kept |= {*range(oldest, self.snapshot.version)}
+        known = {version for version in kept if version + 1 >= self.log.first_commit}
+        if known:
+            scan = self._scan(max(min(known), self.log.first_commit))
+            warn_of_lost_versions(self.store, scan, known, self.context, listed)
+
+    def _oldest_kept(self, first: int) -> int | None:
+        """Return the oldest of the last versions to keep, if any are."""
+        if self.options.keep_last is None:
+            return None
+        return max(self.snapshot.version - self.options.keep_last + 1, first)
 
     def _with_horizon(
         self, plan: VacuumPlan, scan: CommitScan, first: int, missing: pa.ChunkedArray
@@ -358,11 +378,9 @@ class Planner:
         filters.linked |= find_links(self.store, folders.union(kept))
 
     def _keep_batches(self, scan: CommitScan, current: int | None, first: int) -> Iterator[Kept]:
-        oldest_kept = None
-        if self.options.keep_last is not None:
-            oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
-            if oldest_kept + 1 < scan.first:
-                scan = self._scan(max(oldest_kept + 1, self.log.first_commit))
+        oldest_kept = self._oldest_kept(first)
+        if oldest_kept is not None and oldest_kept + 1 < scan.first:
+            scan = self._scan(max(oldest_kept + 1, self.log.first_commit))
         rules = KeepRules(
             self.log,
             self.snapshot,

@@ -381,6 +381,39 @@ def test_too_many_orphans_refuse_and_tombstones_never_do() -> None:
     assert scene.vacuum(max_orphan_fraction=0.53).files_removed == 20
 
 
+def test_orphaned_deletion_vectors_count_too() -> None:
+    scene = Scene()
+    scene.append(90)
+    scene.plant(20, "deletion_vector_00000000-0000-0000-0000-000000000000.bin")
+    with pytest.raises(SafetyError, match=r"1 of 2 files.*\(root\): 1"):
+        scene.vacuum(max_orphan_fraction=0.4)
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize(
+    ("options", "versions"),
+    [({"keep_versions": (2,)}, "2"), ({"keep_last": 4}, "1-2"), ({"keep_versions": (0, 4)}, "")],
+)
+def test_a_version_to_keep_that_lacks_files_is_told(
+    mode: str, options: dict[str, Any], versions: str
+) -> None:
+    """Versions 1 and 2 need a file that version 3 removed and that does not exist."""
+    scene = Scene()
+    (gone,) = scene.append(90)
+    scene.append(80)
+    scene.remove(70, gone)
+    (later,) = scene.append(60)
+    scene.store.delete_many([gone])
+    scene.vacuum(mode=mode, dry_run=True, **options)
+    told = [text for text in scene.said if "versions to keep" in text]
+    if not versions:
+        assert not told
+        return
+    (warning,) = told
+    assert f"any more ({versions}): 1 file does not exist, such as {gone!r}" in warning
+    assert later not in warning
+
+
 def test_other_tables_below_the_root_are_kept_whole() -> None:
     scene = Scene()
     scene.append(60)
