@@ -48,11 +48,11 @@ class Losses:
         return "; ".join(parts) or None
 
     @property
-    def hint(self) -> str:
+    def remedies(self) -> str:
         """Return what to do about the lost files."""
         first = "move files of another size out of the table, then " if len(self.resized) else ""
         return (
-            "Run `deltactl check TABLE` for details. Copy the right file back from a backup, or "
+            "Copy the right file back from a backup, or "
             "restore an earlier version, which undoes later changes: `deltactl describe-history "
             "TABLE --restorable` shows which versions have all their files. To go on without its "
             f"rows, {first}run `deltactl check TABLE --fix missing-files`."

@@ -48,5 +48,6 @@ def ensure_nothing_lost(
     raise SafetyError(
         f"{loss}. The cleanup would delete the versions of {log.uri} before it was added: a "
         "restore of such a version may bring its rows back",
-        hint=f"{losses.hint} Then rerun. Nothing was deleted.",
+        hint=f"Run `deltactl check TABLE` for details. {losses.remedies} Then rerun. Nothing was "
+        "deleted.",
     )

@@ -216,8 +216,8 @@ def find_refusal(plan: VacuumPlan, *, is_asked: bool = False) -> SafetyError | N
         return SafetyError(
             f"{plan.loss}. The files that this run would remove may have its rows: a restore of an "
             "earlier version brings them back",
-            hint=f"{plan.losses.hint} Then rerun. Or run `deltactl vacuum TABLE` on a terminal, "
-            "which asks.",
+            hint=f"Run `deltactl check TABLE` for details. {plan.losses.remedies} Then rerun. Or "
+            "run `deltactl vacuum TABLE` on a terminal, which asks.",
         )
     if not plan.has_too_many_orphans:
         return None
