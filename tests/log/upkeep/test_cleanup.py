@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.errors import DeltactlError, SafetyError, ignore_warning
+from deltactl.errors import DeltactlError, SafetyError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.listing import list_log
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.run_context import RunContext
@@ -43,6 +44,11 @@ def plan(builder: TableBuilder, **options: Any) -> CleanupPlan:
     log = DeltaLog(builder.store, fail)
     log.ensure_exists()
     return plan_cleanup(log, log.snapshot(), NOW_MS, **options)
+
+
+def delete_planned(builder: TableBuilder, found: CleanupPlan) -> dict[str, StorageError]:
+    log = DeltaLog(builder.store, fail)
+    return execute_cleanup(log, CommitBase.of(log.snapshot()), found)
 
 
 def names(found: CleanupPlan) -> list[str]:
@@ -82,7 +88,7 @@ def test_everything_before_the_checkpoint_at_the_boundary_goes() -> None:
         classic(1),
         f"_staged_commits/{2:020d}.{'a' * 8}.json",
     ]
-    assert execute_cleanup(builder.store, found) == {}
+    assert delete_planned(builder, found) == {}
     for version in range(3, 8):
         snapshot = DeltaLog(builder.store, fail).snapshot(version)
         assert snapshot.num_files == version
@@ -153,7 +159,7 @@ def test_sidecars_stay_while_a_remaining_checkpoint_names_them() -> None:
     assert found.checkpoint_version == 3
     gone = {info.name for info in found.sidecars}
     assert gone == {name for name in sidecars if f"/{3:020d}" not in name}
-    execute_cleanup(builder.store, found)
+    delete_planned(builder, found)
     assert DeltaLog(builder.store, fail).snapshot().num_files == 4
 
 
@@ -367,7 +373,7 @@ def test_no_version_inside_the_retention_is_lost(data: st.DataObject) -> None:
     needed = max((v for v, time in enumerate(adjusted) if time <= cutoff), default=0)
     before = {v: set(DeltaLog(builder.store, fail).snapshot(v).files["path"].to_pylist())
               for v in range(len(ages))}  # fmt: skip
-    execute_cleanup(builder.store, found)
+    delete_planned(builder, found)
     lost = {v for first, last in found.lost for v in range(first, last + 1)}
     for version, files in before.items():
         try:
