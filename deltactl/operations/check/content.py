@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.file_stores import FileStores
+from deltactl.operations.check.column_case import find_other_case
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.options import Depth
 from deltactl.operations.check.stats import (
@@ -188,6 +189,11 @@ class ContentChecker:
             if name is not None:
                 problem = f"it lacks the column {name!r}, which has EXISTS_DEFAULT"
                 self._findings.add("DEFAULT_UNCLEAR", problem, file=path)
+            if self._match.mode == "none":
+                names = find_other_case(StructType(self._fields), pa.struct(list(file.schema)))
+                if names is not None:
+                    problem = f"it has the column {names[1]!r}, which is {names[0]!r} in the schema"
+                    self._findings.add("COLUMN_CASE", problem, file=path)
             # An older version has another schema.
             if self._columns is not None and file.logged.is_live:
                 unknown = self._columns.find_problem(file.stored_footer, file.schema, path)

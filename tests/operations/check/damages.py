@@ -110,11 +110,15 @@ tear_the_hint = in_turn(
 )
 
 
-def rename_in_schema(data: bytes) -> bytes:
+def renaming_in_schema(name: bytes) -> Damage:
     """Rename a column without column mapping, as no writer may."""
-    renamed = data.replace(rb"\"name\": \"name\"", rb"\"name\": \"title\"")
-    assert renamed != data
-    return renamed
+
+    def rename(data: bytes) -> bytes:
+        renamed = data.replace(rb"\"name\": \"name\"", rb"\"name\": \"%s\"" % name)
+        assert renamed != data
+        return renamed
+
+    return rewriting(commit(0), rename)
 
 
 def write_sum(builder: TableBuilder, error: int = 1) -> None:
@@ -255,7 +259,8 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("FILE_SIZE", "longer", lengthen_a_file),
     ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),
     ("FILE_UNREADABLE", "torn", rewriting(second, lambda data: data[:-4] + b"oops")),
-    ("COLUMN_UNKNOWN", "another name", rewriting(commit(0), rename_in_schema)),
+    ("COLUMN_UNKNOWN", "another name", renaming_in_schema(b"title")),
+    ("COLUMN_CASE", "another case", renaming_in_schema(b"Name")),
     ("STATS_ROWS", "a row too many", lying(numRecords=9)),
     ("STATS_NULLS", "no null", lying(nullCount={"name": 0})),
     ("STATS_BOUNDS", "minimum", lying(minValues={"id": 11})),
