@@ -70,8 +70,16 @@ class FileCheck:
     def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
         """``seed`` selects the sample: a version always has the same one."""
         self._batches, self._options, self._seed = batches, options, seed
-        digest = (lambda _: "") if options.resume is None else _digest
-        self._plan = [_Planned(digest(cut), *self._weigh(cut[1])) for cut in self._tasks()]
+        self._most_hash = min(int(options.sample * _HASHES), _HASHES - 1)
+        self._least_seen: int | None = None
+        self._plan = self._make_plan()
+        if not self._plan and self._least_seen is not None:  # at least one file is checked
+            self._most_hash = self._least_seen
+            self._plan = self._make_plan()
+
+    def _make_plan(self) -> list[_Planned]:
+        digest = (lambda _: "") if self._options.resume is None else _digest
+        return [_Planned(digest(cut), *self._weigh(cut[1])) for cut in self._tasks()]
 
     @property
     def input_bytes(self) -> int:
@@ -126,9 +134,12 @@ class FileCheck:
         if self._options.sample >= 1 or not batch.num_rows:
             return batch
         _, factor = key_of(str(self._seed))
-        hashes = [finish(hash_values(chunk, factor)) for chunk in batch["path"].chunks]
-        limit = np.uint64(self._options.sample * _HASHES)
-        return batch.filter(pa.array(np.concatenate(hashes) < limit))
+        hashes = np.concatenate(
+            [finish(hash_values(chunk, factor)) for chunk in batch["path"].chunks]
+        )
+        least = int(hashes.min())
+        self._least_seen = least if self._least_seen is None else min(least, self._least_seen)
+        return batch.filter(pa.array(hashes <= np.uint64(self._most_hash)))
 
     def _weigh(self, task: pa.Table) -> tuple[int, int]:
         """Return the weight of a task, and roughly the bytes that it reads."""

@@ -47,7 +47,9 @@ def to_share(share: float | str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The options of a check. ``sample`` is above 0 and up to 1; the whole log is always checked.
+    """The options of a check; the whole log is always checked.
+
+    ``sample`` is a share above 0 and up to 1: 0.05 is 5%. At least one file is checked.
 
     Without ``version`` and ``all_versions``, the files of the latest version are checked.
     """
@@ -112,7 +114,10 @@ class CheckOptions:
     def __post_init__(self) -> None:
         ensure_declared(self)
         if not 0 < self.sample <= 1:
-            raise UsageError("the sample must be above 0% and at most 100%")
+            raise UsageError(
+                f"the sample must be above 0% and at most 100%, but is {self.sample * 100:.4g}%",
+                hint='Write "5%". From Python, the number 0.05 is the same.',
+            )
         if self.all_versions and self.version is not None:
             raise UsageError("give a version or all versions, not both")
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.codes import load_findings
-from deltactl.errors import CorruptLogError, LogGapError, ignore_warning
+from deltactl.errors import CorruptLogError, LogGapError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
-from deltactl.operations.check.options import Depth
+from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.table import Table
 from tests.operations.check.damages import (
     DAMAGES,
@@ -527,6 +527,20 @@ def test_a_sample_is_a_part_and_always_the_same() -> None:
     assert first == second
     assert 25 < first.num_checked < 75
     assert first.num_files == 200
+
+
+def test_a_sample_has_at_least_one_file() -> None:
+    builder = new_table(Column("id"))
+    builder.append(*([{"id": n}] for n in range(5)))
+    assert check(builder.store, sample=1e-9).counts.num_checked == 1
+    builder.remove(*(path for path, _ in builder.state.files))
+    assert check(builder.store, sample=1e-9).counts.num_checked == 0
+
+
+def test_a_share_above_all_files_is_shown_as_a_percentage() -> None:
+    with pytest.raises(UsageError, match="at most 100%, but is 500") as raised:
+        CheckOptions(sample=5)
+    assert "0.05" in str(raised.value.hint)
 
 
 def test_a_compacted_file_that_cannot_be_read_is_not_used() -> None:
