@@ -45,6 +45,7 @@ _INVENTORY = pa.schema(
     ]
 )
 _DUMP_ROWS = 65_536
+_PARQUET_MAGIC = b"PAR1"
 _LONGEST_HEADER = 1 << 20
 # Errors of the format readers, and of manifests with unexpected contents.
 _UNREADABLE = (
@@ -155,7 +156,7 @@ def _below_root(store: Store, files: pa.Table) -> pa.Table:
 def _read_tables(place: Store, name: str, address: str) -> Iterator[pa.Table]:
     """Yield the rows of an inventory as ``path`` and ``isDir``."""
     data = place.read(name)
-    if name.endswith(".json"):
+    if name.endswith(".json") and not data.startswith(_PARQUET_MAGIC):
         yield from _read_manifest(place, json.loads(data), address)
         return
     yield _normalise(_read_rows(data, name, None), address)
@@ -197,7 +198,8 @@ def _find(place: Store, key: str) -> bytes:
 
 def _read_rows(data: bytes, name: str, columns: Sequence[str] | None) -> pa.Table:
     lowered = name.lower()
-    if lowered.endswith(".parquet"):
+    # A file of ``--dump-listing`` is Parquet whatever its name.
+    if lowered.endswith(".parquet") or data.startswith(_PARQUET_MAGIC):
         return pq.read_table(pa.BufferReader(data))
     if lowered.endswith(".orc"):
         from pyarrow import orc
