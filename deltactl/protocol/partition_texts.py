@@ -218,6 +218,17 @@ def find_inexact(texts: pa.Array, type: pa.DataType) -> list[str]:
     return found
 
 
+def find_unsigned_years(texts: pa.Array, type: pa.DataType) -> list[str]:
+    """Return the moments with a year above 9999 without a sign: the Rust kernel refuses the table.
+
+    Spark writes a sign before such years.
+    """
+    if not pa.types.is_temporal(type):
+        return []
+    found: list[str] = texts.filter(pc.match_substring_regex(texts, r"^\d{5,}-")).to_pylist()
+    return found
+
+
 def format_float(value: Any) -> str | None:
     """Return a float scalar as Java and Spark write it; ``None`` for null."""
     if not value.is_valid:

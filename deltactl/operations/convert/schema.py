@@ -22,7 +22,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.operations.convert.options import PartitionColumn
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type
-from deltactl.protocol.partition_texts import find_inexact, zone_mask
+from deltactl.protocol.partition_texts import find_inexact, find_unsigned_years, zone_mask
 from deltactl.protocol.partitions import format_partition_values, parse_partition_column
 from deltactl.protocol.paths import HIVE_NULL, hive_unescape, hive_value
 from deltactl.protocol.schema import (
@@ -336,18 +336,24 @@ def _is_date(text: str) -> bool:
 
 
 def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -> list[Problem]:
-    """Return the directories whose text is no value of the type, or would lose a part as one."""
+    """Return the directories whose text is no value of the type, or would lose a part as one.
+
+    These include years that some readers refuse.
+    """
     target = arrow_type(kind)
     distinct = pa.array(list(dict.fromkeys(texts.values())), pa.string())
-    inexact = set(find_inexact(distinct, target))
-    if not inexact and not _find_error(distinct, target, column):
+    unsigned = set(find_unsigned_years(distinct, target))
+    unfit = {*find_inexact(distinct, target), *unsigned}
+    if not unfit and not _find_error(distinct, target, column):
         return []
     problems: list[Problem] = []
     for directory, text in texts.items():
         why = _find_error(pa.array([text], pa.string()), target, column)
-        if why is None and text in inexact:
+        if why is None and text in unfit:
             valid = render_type(kind)
             why = f"partition value {text!r} of column {column!r} is not a valid {valid}"
+            if text in unsigned:
+                why += ": a year above 9999 needs a sign, as in '+10000-01-01'"
         if why is not None:
             problems.append((directory, column, why))
     return problems
