@@ -388,6 +388,22 @@ def test_a_result_that_cannot_be_written(words: str) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("form", ["github", "junit"])
+def test_a_result_of_one_table_that_cannot_be_written(form: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*_DELTACTL, "check", "/no/a", "-o", form],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    assert "error: cannot write the result: " in done.stderr
+    assert "other tables" not in done.stderr
+    assert "describe-history /no/a" in done.stderr.replace("\n", " ")
+
+
 def test_a_result_of_which_a_part_cannot_be_written(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", 'ulimit -f 1; "$@" >part', "-", *_DELTACTL, "vacuum", "--help-all"],

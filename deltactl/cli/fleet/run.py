@@ -50,12 +50,16 @@ class Fleet:
         self._idle: set[str] = set()  # tables that the time limit stopped before any work was done
         self._unwritten: DeltactlError | None = None
         self._jobs = 1
+        self._has_others = False
 
     def run(self, tables: Sequence[str], *, given: Sequence[str]) -> int:
         """Run the command on each table; return the exit status of the run.
 
         ``given`` are the same tables in the order in which a document shows them.
         """
+        self._has_others = len(tables) > 1
+        if not self._has_others:
+            self._session.table = tables[0]  # for the hint of an error
         output = FleetOutput(self._session.output, self._session.command, is_text=self._is_text)
         outcomes = self._session.outcomes
         with (
@@ -94,7 +98,8 @@ class Fleet:
             output.show(outcome)
         except DeltactlError as error:
             self._unwritten = error
-            self._session.output.warn(f"{error.message}. The other tables run without results")
+            if self._has_others:
+                self._session.output.warn(f"{error.message}. The other tables run without results")
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))
