@@ -81,6 +81,7 @@ class _Totals:
     came_back: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     was_replaced: bool = False
+    interrupted: bool = False
     failures: list[FileFailure] = field(default_factory=list)
 
 
@@ -156,7 +157,7 @@ class VacuumRun:
         except (Exception, KeyboardInterrupt):  # of the clocks, or of the caller's ``on_progress``
             self._end(completed=False)
             raise
-        is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)
+        is_whole = not (stopped or self._totals.failures or self._totals.interrupted)
         try:
             self._date_quarantine()
             self._end(completed=is_whole)
@@ -167,7 +168,7 @@ class VacuumRun:
             if not (self._totals.removed or self._totals.lost):
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped))
-        return self._report(stopped, interrupted=self._context.is_cancelled)
+        return self._report(stopped)
 
     def _commit(
         self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
@@ -229,9 +230,10 @@ class VacuumRun:
         """Remove files, then directories; return the error that stopped the run, for the report."""
         try:
             self._remove_files(cutoff_ms)
-            if not self._context.is_cancelled:
+            if not self._totals.interrupted:
                 self._remove_directories(cutoff_ms)
         except DeltactlError as error:
+            self._totals.interrupted |= self._context.is_cancelled
             return self._look_for_another_table(error)
         return None
 
@@ -289,6 +291,7 @@ class VacuumRun:
         for names in _rounds(files):
             self._read_new_commits()
             if self._context.is_cancelled:
+                self._totals.interrupted = True
                 return
             self._date_quarantine()  # another run may purge what this one still moves
             batches = _batches([n for n in names if n not in self._totals.came_back])
@@ -298,11 +301,13 @@ class VacuumRun:
             running = self._context.engine.run(
                 partial(delete_files, spec), tasks, cancel=self._context.cancel
             )
-            for outcome in running:
+            num_done = 0
+            for num_done, outcome in enumerate(running, 1):  # noqa: B007 - fewer if cancelled
                 if isinstance(outcome, Failed):
                     self._fail(batches[outcome.task_id], outcome.error)
                 else:
                     self._take(outcome.result)
+            self._totals.interrupted |= num_done < len(batches)
             self._date_quarantine()  # the machine may have been suspended
             done += len(names)
             if self._context.on_progress is not None:
@@ -411,7 +416,7 @@ class VacuumRun:
             if is_clean and plan.vacuumed_version != plan.vacuumed_before:
                 write_last_vacuum_info(self._store, plan.vacuumed_version)
 
-    def _report(self, stopped: DeltactlError | None, *, interrupted: bool) -> VacuumReport:
+    def _report(self, stopped: DeltactlError | None) -> VacuumReport:
         totals = self._totals
         planned = set(self._plan.files["path"].to_pylist())
         return VacuumReport(
@@ -431,7 +436,7 @@ class VacuumRun:
             stopped=stopped,
             quarantined_until_ms=self._record.quarantined_until_ms,
             clock_skew_ms=self._skew_ms,
-            interrupted=interrupted,
+            interrupted=totals.interrupted,
         )
 
 
