@@ -71,9 +71,9 @@ class FileCheck:
         """``seed`` selects the sample: a version always has the same one."""
         self._batches, self._options, self._seed = batches, options, seed
         self._most_hash = min(int(options.sample * _HASHES), _HASHES - 1)
-        self._least_seen: int | None = None
+        self._least_seen = _HASHES
         self._plan = self._make_plan()
-        if not self._plan and self._least_seen is not None:  # at least one file is checked
+        if not self._plan and self._least_seen < _HASHES:  # at least one file is checked
             self._most_hash = self._least_seen
             self._plan = self._make_plan()
 
@@ -137,8 +137,7 @@ class FileCheck:
         hashes = np.concatenate(
             [finish(hash_values(chunk, factor)) for chunk in batch["path"].chunks]
         )
-        least = int(hashes.min())
-        self._least_seen = least if self._least_seen is None else min(least, self._least_seen)
+        self._least_seen = min(int(hashes.min()), self._least_seen)
         return batch.filter(pa.array(hashes <= np.uint64(self._most_hash)))
 
     def _weigh(self, task: pa.Table) -> tuple[int, int]:
