@@ -81,6 +81,18 @@ def quote_word(word: str) -> str:
     return '"' + _LIVE.sub(r"\\\g<0>", word) + '"'
 
 
+_COMMAND: Final = re.compile(r"`deltactl [^`]*`")
+_PLACEHOLDER: Final = re.compile(r" TABLE\b")
+
+
+def name_table(text: str, table: str | None) -> str:
+    """Return a text in which commands in backticks have the table in place of ``TABLE``."""
+    if table is None:
+        return text
+    shown = f" {quote_word(table)}"
+    return _COMMAND.sub(lambda command: _PLACEHOLDER.sub(lambda _: shown, command[0]), text)
+
+
 # After the user comes a port, or else a password, which can contain @ and /. ARNs have colons, too.
 _PASSWORD: Final = re.compile(
     r"((?<![\w+.-])[a-zA-Z][\w+.-]+:/{1,2}(?!arn:)[^/:\[]*):(?!\s|\d+(?:/|\W*(?:\s|\Z))).*@"

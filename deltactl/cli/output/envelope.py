@@ -14,8 +14,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from deltactl.cli.exits import status_word
-from deltactl.cli.parsing.argv import name_table
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, name_table
 
 SCHEMA_VERSION: Final = 1
 _PLAIN: Final = frozenset({str, int, bool, type(None)})

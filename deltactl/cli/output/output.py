@@ -18,8 +18,7 @@ from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
 from deltactl.cli.output.sections import Cell, Line, Section, Sections, Tone, describe_to_do
 from deltactl.cli.output.terminal import has_color, has_width, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
-from deltactl.cli.parsing.argv import name_table
-from deltactl.errors import DeltactlError, InterruptedRunError, UsageError, mask_address
+from deltactl.errors import DeltactlError, InterruptedRunError, UsageError, mask_address, name_table
 
 if TYPE_CHECKING:
     from deltactl.cli.output.page import Page

@@ -21,8 +21,6 @@ _SECRET_FLAGS: Final = (
     "--spark-remote",
 )
 _PREDICATES: Final = ("--where", "--erased")
-_COMMAND: Final = re.compile(r"`deltactl [^`]*`")
-_PLACEHOLDER: Final = re.compile(r" TABLE\b")
 _LOOKS: Final = ("--dry-run", "--check")
 _TIMES: Final = {"--to-timestamp": "--to-version", "--timestamp": "--version"}
 
@@ -74,14 +72,6 @@ def _with_version(argv: Sequence[str], version: int) -> list[str]:
         flag, equals, _ = word.partition("=")
         words.append(f"{_TIMES[flag]}={version}" if equals and flag in _TIMES else word)
     return words
-
-
-def name_table(text: str, table: str | None) -> str:
-    """Return a text in which commands in backticks have the table in place of ``TABLE``."""
-    if table is None:
-        return text
-    shown = f" {quote_word(table)}"
-    return _COMMAND.sub(lambda command: _PLACEHOLDER.sub(lambda _: shown, command[0]), text)
 
 
 def _mask(word: str) -> str:

@@ -9,7 +9,6 @@ continue.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ import pyarrow.compute as pc
 from deltactl.errors import (
     MALFORMED,
     ConflictError,
-    CorruptLogError,
     LeaseHeldError,
     ObjectNotFoundError,
     SafetyError,
@@ -95,21 +93,6 @@ def root_text(store: Store) -> str:
             hint="Move the table to a path that is UTF-8, or choose such a path for the clone.",
         )
     return f"file:{path}"
-
-
-@contextmanager
-def naming(uri: str) -> Iterator[None]:
-    """Name the table in errors about its log: the run reads two. The innermost table counts."""
-    try:
-        yield
-    except CorruptLogError as error:
-        if error.table is None:
-            error.table = uri
-            if uri not in error.message:
-                error.message = f"in {uri}: {error.message}"
-            if error.hint is not None:
-                error.hint = error.hint.replace(" TABLE ", f" {shlex.quote(uri)} ")
-        raise
 
 
 def find_progress(target: Store) -> CloneProgress | None:

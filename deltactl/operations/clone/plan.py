@@ -27,10 +27,11 @@ from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.naming import naming
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import naming, root_text
+from deltactl.operations.clone.places import root_text
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA

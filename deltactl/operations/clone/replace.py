@@ -8,6 +8,7 @@ from functools import partial
 from deltactl.errors import ConflictError, SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.naming import naming
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
@@ -15,7 +16,6 @@ from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.clone.commits import describe_clone, find_change, find_past_clone
 from deltactl.operations.clone.noting import note_again, with_clone_note
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import naming
 from deltactl.operations.clone.plan import load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.shallow import (
@@ -47,7 +47,8 @@ def replace_clone(
         DeltactlError: as for ``clone_table``.
     """
     target = target_log.store
-    with naming(target.uri):
+    again = f"Or make a new clone of {source_log.uri} in an empty directory."
+    with naming(target.uri, hint=again):
         snapshot, update, change = source_log.retry_after_cleanup(
             lambda: _plan(source_log, target_log, options, context.clock.now_ms())
         )
@@ -86,7 +87,8 @@ def replace_clone(
         description = describe_clone(plan, options.properties, context, removed=removed)
         draft = update.draft(description, context, "replaced", undoes=True)
         draft = dataclasses.replace(draft, ensure=partial(_ensure_unchanged, current))
-        after = context.transaction(target_log, CommitBase.of(current), files).commit(draft)
+        with naming(target.uri):
+            after = context.transaction(target_log, CommitBase.of(current), files).commit(draft)
     run_after_commit(target_log, current, after, context)
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target_log, after, context)

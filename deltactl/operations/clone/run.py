@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from deltactl.errors import ConflictError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.naming import naming
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.table_probe import PROGRESS_FILE, ensure_no_table_above
 from deltactl.log.writing.actions import Actions, with_data_change
@@ -35,7 +36,6 @@ from deltactl.operations.clone.places import (
     ensure_same_source,
     exclusive,
     find_progress,
-    naming,
     write_progress,
 )
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -289,7 +289,9 @@ def _commit(
         txn=clone_txn(plan, context.clock.now_ms()),
     )
     base = CommitBase(-1, plan.protocol, plan.metadata)
-    if not context.transaction(log, base, files).create(actions):
+    with naming(log.uri):
+        is_ours = context.transaction(log, base, files).create(actions)
+    if not is_ours:
         raise ConflictError(
             f"another writer created a table at {log.uri} during the run. This run did not "
             "change that table",

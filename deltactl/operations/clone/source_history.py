@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.naming import naming
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.commits import PastClone, sorted_keys
-from deltactl.operations.clone.places import naming
 from deltactl.operations.clone.plan import ClonePlan, digest_commit, with_relative_names
 from deltactl.option_names import option
 from deltactl.units import DAY_MS, format_count

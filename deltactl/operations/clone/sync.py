@@ -16,6 +16,7 @@ from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import file_keys, sized_file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.find_files import find_files
+from deltactl.log.naming import naming
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
@@ -30,7 +31,7 @@ from deltactl.operations.clone.commits import (
     load_version,
 )
 from deltactl.operations.clone.options import CloneOptions
-from deltactl.operations.clone.places import ensure_distinct_names, exclusive, naming
+from deltactl.operations.clone.places import ensure_distinct_names, exclusive
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.source_history import ensure_same_history
@@ -69,7 +70,8 @@ def sync_clone(
     source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock, are_old=True)
     now_ms = context.clock.now_ms()
-    with naming(target.uri):
+    again = f"Or make a new clone of {source.uri} in an empty directory."
+    with naming(target.uri, hint=again):
         snapshot, update, options = source_log.retry_after_cleanup(
             lambda: _plan(source_log, target_log, options, now_ms)
         )
@@ -98,7 +100,8 @@ def sync_clone(
         transaction = context.transaction(target_log, base, files)
         description = describe_clone(plan, options.properties, context, counts, removed)
         draft = update.draft(description, context, "synced", undoes=options.full)
-        after = transaction.commit(draft)
+        with naming(target.uri):
+            after = transaction.commit(draft)
     run_after_commit(target_log, update.current, after, context)
     if update.added.num_rows or update.removed.num_rows:
         warn_of_manifests(target_log, after, context)

@@ -48,6 +48,7 @@ from deltactl.errors import (
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import added_by_text
+from deltactl.log.naming import naming
 from deltactl.log.physical_names import (
     event_names,
     file_names,
@@ -247,7 +248,9 @@ class OtherTables:
             StorageError: one of them cannot be read.
         """
         for address in addresses:
-            yield from self._names_used_by(open_store(address, self._options), None)
+            other = open_store(address, self._options)
+            with naming(other.uri):
+                yield from self._names_used_by(other, None)
 
     def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
         """Yield the names under the root that noted clones, and their clones, reference.

@@ -90,6 +90,8 @@ def test_an_error_about_a_log_names_the_table(
     assert ran.code == 1
     assert f"error: in {address}: _delta_log/{1:020}.json, line 1: not valid JSON" in ran.err
     assert f"`deltactl clone {address} NEW --deep --version 0`" in ran.err
+    advice = f"Or make a new clone of file://{tmp_path}/events in an empty directory."
+    assert (advice in ran.err) == (broken == "copy")
 
 
 @pytest.mark.parametrize("kind", ["--deep", "--shallow"])

@@ -738,3 +738,16 @@ def test_directories_of_other_tables_are_named(
         "warning: 'nested' contains another table: all files in this directory are kept" in warned
     )
     assert "Files that no commit of this table references are kept" in warned
+
+
+def test_an_error_about_the_log_of_another_table_names_that_table(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    cli("clone", "events", "other", "--deep")
+    cli("alter", "other", "--set", "team=a", "--yes")
+    Path(f"other/_delta_log/{1:020}.json").write_bytes(b"")
+    ran = cli("vacuum", "events", "--yes", "--also-keep-for", "other")
+    address = f"file://{tmp_path}/other"
+    assert ran.code == 1
+    assert f"error: in {address}: _delta_log/{1:020}.json is empty" in ran.err
+    assert f"`deltactl clone {address} NEW --deep --version 0`" in ran.err
