@@ -15,6 +15,7 @@ from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
 from deltactl.operations.maintain.run import maintain_tables
 from deltactl.operations.run_context import RunContext
+from deltactl.storage.open import canonical_uri
 from deltactl.table import issue_warning
 from deltactl.value_types import ensure_type
 
@@ -99,6 +100,7 @@ def maintain(
     Args:
         tables: addresses, each once; no patterns.
         policy: for all tables, by address, or a function of the address; ``None``: the defaults.
+            A table without a policy of its address has the defaults.
         options: of the run.
         storage_options: settings of the tables' storage; never shown or logged.
         warn: receives warnings.
@@ -109,12 +111,12 @@ def maintain(
         keywords: those of ``MaintainKeywords``, instead of those of ``options``.
 
     Raises:
-        UsageError: there is no table, or a table is given twice.
+        UsageError: there is no table, a table is given twice, or a policy is of no table.
     """
     ensure_type("tables", tables, Sequence[str])
     return maintain_tables(
         tables,
-        _policy_function(policy),
+        _policy_function(policy, tables),
         build_options(MaintainOptions, options, keywords),
         RunContext.of(warn, engine, storage_options, cancel, on_progress),
         dry_run=dry_run,
@@ -123,6 +125,7 @@ def maintain(
 
 def _policy_function(
     policy: MaintainPolicy | Mapping[str, MaintainPolicy] | Callable[[str], MaintainPolicy] | None,
+    tables: Sequence[str],
 ) -> Callable[[str], MaintainPolicy]:
     match policy:
         case None:
@@ -130,8 +133,34 @@ def _policy_function(
         case MaintainPolicy():
             return lambda _: policy
         case Mapping():
-            return lambda table: policy.get(table, MaintainPolicy())
+            return _find_in(policy, tables)
         case _ if callable(policy):
-            return policy
+            return lambda table: _ensure_policy(table, policy(table))
         case _:
             raise UsageError(f"policy must be MaintainPolicy or have one for a table; got {policy}")
+
+
+def _find_in(
+    policies: Mapping[str, MaintainPolicy], tables: Sequence[str]
+) -> Callable[[str], MaintainPolicy]:
+    """Return the policy of each table, by any address of it; the default for other tables."""
+    ensure_type("addresses in policy", [*policies], Sequence[str])
+    places = {canonical_uri(table) for table in tables}
+    found: dict[str, MaintainPolicy] = {}
+    for address, policy in policies.items():
+        place = canonical_uri(address)
+        if place not in places or place in found:
+            problem = "that is no table of this call"
+            if place in found:
+                problem = "the same table has another policy under another address"
+            raise UsageError(
+                f"policy has a value for {address!r}, but {problem}",
+                hint="Give each table of the call one policy at most, under its address.",
+            )
+        found[place] = _ensure_policy(address, policy)
+    return lambda table: found.get(canonical_uri(table), MaintainPolicy())
+
+
+def _ensure_policy(table: str, policy: MaintainPolicy) -> MaintainPolicy:
+    ensure_type(f"policy of {table}", policy, MaintainPolicy)
+    return policy

@@ -134,6 +134,17 @@ def test_integers_of_other_types_are_versions(table: Table, kind: Any) -> None:
             table.scan(version=wrong)
 
 
+@pytest.mark.parametrize("spelling", ["{}", "{}/", "file://{}", "t", "./t", "{}/../t"])
+def test_a_policy_is_of_its_table_in_any_spelling(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    """The default policy deletes files that a policy wanted to keep."""
+    monkeypatch.chdir(tmp_path)
+    chosen = {spelling.format(tmp_path / "t"): deltactl.MaintainPolicy(actions=[])}
+    report = deltactl.maintain([str(tmp_path / "t")], chosen, dry_run=True)
+    assert report.skipped == {str(tmp_path / "t"): "the policy has no actions"}
+
+
 PUBLIC = {name: getattr(deltactl, name) for name in dir(deltactl)}
 WRONG_VALUES = {
     "table.vacuum(mode='fast')": "mode must be one of: auto, full, lite; got 'fast'",
@@ -150,6 +161,11 @@ WRONG_VALUES = {
     "maintain(table.uri)": "tables must be a list of str; got 'file:",
     "maintain([table])": "tables must be a list of str; got Table('file:",
     "maintain([table.uri], 3)": "policy must be MaintainPolicy or have one for a table; got 3",
+    "maintain([table.uri], {table.uri: 3})": "must be MaintainPolicy; got 3",
+    "maintain([table.uri], {3: MaintainPolicy()})": "addresses in policy must be a list of str",
+    "maintain([table.uri], {'/x/t': MaintainPolicy()})": "'/x/t', but that is no table of this",
+    "maintain([table.uri], {table.uri + it: MaintainPolicy() for it in ('', '/')})": "another addr",
+    "maintain([table.uri], lambda _: None)": "must be MaintainPolicy; got None",
     "MaintainPolicy(retain='7d')": "retain must be timedelta or None; got '7d'",
     "OptimizeOptions(skip_hot_ms='7d')": "skip_hot_ms must be int or None; got '7d'",
     "Budget(requests='9')": "requests must be int or None; got '9'",
