@@ -23,12 +23,16 @@ from deltactl.errors import (
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    ignore_warning,
 )
+from deltactl.log.audit.stored_actions import read_stored_metadata
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.table_probe import has_log, no_table_error
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.leases import LEASES_DIR
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.vacuum.journal import (
+    RunRecord,
     find_linked,
     list_quarantine,
     list_quarantines,
@@ -41,6 +45,7 @@ from deltactl.operations.vacuum.journal import (
     write_record,
 )
 from deltactl.storage.errors import NO_VERSION, no_versions_error
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
 
@@ -52,7 +57,7 @@ WITHOUT_UNDO: Final = (
     "all their files."
 )
 REMOVED_AGAIN: Final = (
-    "A later vacuum removes restored files that the latest version does not need. To keep them, "
+    "A later vacuum may remove restored files that the latest version does not need. To keep them, "
     "restore a version that needs them"
 )
 NAME_IN_USE: Final = "another file has its name now"
@@ -102,11 +107,14 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
 
     Raises:
         NotATableError: there is no log, and no run.
+        SafetyError: the run is of another table, which was at this address before.
         DeltactlError: there is no such run.
         StorageError: the store cannot be listed.
     """
     run_id = _find_last(store) if run_id == "last" else run_id
     record, files = read_run(store, run_id)
+    if record is not None:
+        _ensure_same_table(store, record)
     plan, moved = plan_undo(store, run_id, files, compares=True)
     plan = replace(plan, quarantined=_count_quarantined(store, except_run=run_id))
     if dry_run:
@@ -128,6 +136,34 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         dry_run=False,
         restored=tuple(name for name in plan.restored if name not in errors),
         errors=plan.errors | errors,
+    )
+
+
+def _ensure_same_table(store: Store, record: RunRecord) -> None:
+    """Refuse a run of another table, which was at this address before.
+
+    A run before a REPLACE TABLE is of an id that only older versions have. Tables whose log cannot
+    be read can need their files, too.
+
+    Raises:
+        SafetyError: no metadata in the log has the table id of the run.
+    """
+    log = DeltaLog(store, ignore_warning, read_only=True, published_only=True)
+    try:
+        table_id = log.snapshot().metadata.id
+    except DeltactlError:
+        return
+    if table_id == record.table_id:
+        return
+    files = [*log.commit_files.values(), *(it for c in log.checkpoints for it in c.files)]
+    if record.table_id in {it.id for it in read_stored_metadata(store, files)}:
+        return
+    raise SafetyError(
+        f"run {record.run_id} is a vacuum of another table (id {record.table_id}), which was at "
+        f"{store.uri} before: the table that is there now has the id {table_id}",
+        hint=f"Restore the log of that table from a backup into an empty directory, copy {OWN_DIR} "
+        "into it, and undo the run there. Nothing was restored: no version of this table needs the "
+        "files.",
     )
 
 

@@ -139,11 +139,11 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert "--include-unknown had no effect" in lite.err
     planned = cli("vacuum", "events", "--undo", "last", "--dry-run", "-o", "json")
     [said] = planned.document["warnings"]
-    assert "a later vacuum removes restored files that" in said
+    assert "a later vacuum may remove restored files that" in said
     undone = cli("vacuum", "events", "--undo", "last", "--yes")
     assert (undone.code, undone.err) == (0, "")
     assert steady(undone.out).startswith(
-        "Restored 3 files of run RUN\n  A later vacuum removes restored files that the latest"
+        "Restored 3 files of run RUN\n  A later vacuum may remove restored files that the latest"
     )
     assert contents(tmp_path / "events" / "p=a") == before
     again = cli("vacuum", "events", "--undo", "last")

@@ -124,6 +124,31 @@ def test_quarantined_files_come_back_as_they_were() -> None:
     assert list_runs(scene.store)[-1].status == "undone"
 
 
+def test_a_run_of_another_table_at_the_address_is_not_undone() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    (record,) = list_runs(scene.store)
+    write_record(scene.store, replace(record, table_id="that-of-a-dropped-table"))
+    before = scene.store.contents()
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="a vacuum of another table .id that-of-a-dropped-"):
+            undo_vacuum(scene.store, "last", dry_run=dry_run)
+    assert scene.store.contents() == before
+    # An earlier version, before a REPLACE TABLE, has the id of the run.
+    write_record(scene.store, record)
+    replaced = scene.builder.metadata_action(id="that-of-the-replacement")
+    newest = DeltaLog(scene.store, ignore_warning).latest_version
+    scene.store.put(commit_path(newest + 1), json.dumps(replaced).encode() + b"\n")
+    assert set(undo_vacuum(scene.store, str(report.run_id)).restored) == gone
+
+
+def test_a_run_of_a_table_whose_log_is_damaged_is_undone() -> None:
+    scene, gone = scene_with_work()
+    scene.vacuum(quarantine=True)
+    scene.store.put(commit_path(scene.builder.version), b"{broken")
+    assert set(undo_vacuum(scene.store, "last").restored) == gone
+
+
 def undo_later(scene: Scene) -> None:
     """Undo a vacuum 20 days after it; the files have their old times, as in an object version."""
     scene.vacuum(quarantine=True)
@@ -693,7 +718,8 @@ def test_quarantined_files_come_back_without_a_journal(
 @pytest.mark.parametrize("name", ["backup", "20990101T000000Z-0a"])
 def test_directories_that_no_run_filled_are_not_the_last_run(tmp_path: Path, name: str) -> None:
     builder = TableBuilder(tmp_path, [Column("id")])
-    record = RunRecord(RUN, "a-table", 1, "full", 0, 0, 0, 1, 3)
+    table_id = DeltaLog(builder.store, ignore_warning).snapshot().metadata.id
+    record = RunRecord(RUN, table_id, 1, "full", 0, 0, 0, 1, 3)
     write_record(builder.store, record)
     files = pa.table({"path": ["x"]})
     write_files(builder.store, f"_deltactl/vacuum/{record.run_id}/plan.parquet", files)
