@@ -9,7 +9,7 @@ from deltactl.errors import CorruptLogError, DeltactlError, name_table
 
 
 @contextmanager
-def naming(uri: str, *, hint: str = "") -> Iterator[None]:
+def naming(uri: str, *, hint: str | None = None) -> Iterator[None]:
     """Name a table in errors about its log, and in the commands of all hints.
 
     The innermost table counts. ``hint`` is added to the hints of errors about the log.
@@ -22,7 +22,7 @@ def naming(uri: str, *, hint: str = "") -> Iterator[None]:
             if uri not in error.message:
                 error.message = f"in {uri}: {error.message}"
                 error.args = (error.message,)
-            error.hint = f"{error.hint or ''} {hint}".strip() or None
+            error.hint = " ".join(filter(None, (error.hint, hint))) or None
         if error.hint is not None:
             error.hint = name_table(error.hint, uri)
         raise

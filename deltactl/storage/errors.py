@@ -132,14 +132,10 @@ def _hint(kind: type[StorageError], verb: str, access: Access | None = None) -> 
         )
     if kind is TransientStorageError:
         return "Rerun later: the store did not respond."
+    if access is None:
+        return _local_hint(kind, verb)
     if not issubclass(kind, AccessDeniedError):
         return None
-    if access is None:
-        return (
-            "Run deltactl as the owner of the file, or change the permissions of the file and of "
-            "its directories (chmod, chown): see `ls -ld`. deltactl runs as user "
-            f"{os.geteuid()}."
-        )
     if kind is CredentialsMissingError:
         return access.how_to_give
     if kind is CredentialsExpiredError:
@@ -147,6 +143,21 @@ def _hint(kind: type[StorageError], verb: str, access: Access | None = None) -> 
     if kind is CredentialsRefusedError:
         return f"Correct the credentials. deltactl looks for them in {access.sources}."
     return access.allow(verb)
+
+
+def _local_hint(kind: type[StorageError], verb: str) -> str | None:
+    if issubclass(kind, AccessDeniedError):
+        return (
+            "Run deltactl as the owner of the file, or change the permissions of the file and of "
+            "its directories (chmod, chown): see `ls -ld`. deltactl runs as user "
+            f"{os.geteuid()}."
+        )
+    if kind is ObjectNotFoundError and verb == "write":
+        return (
+            "Choose another directory: this file system cannot create it, or another program "
+            "deleted it."
+        )
+    return None
 
 
 def not_a_directory(path: str) -> NotADirectoryError:

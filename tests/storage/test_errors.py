@@ -208,3 +208,14 @@ def test_writing_into_a_full_disk_is_a_storage_error(
         file.close()
     assert caught.value.hint == "Free space on the disk, which is full; then rerun."
     assert file.closed
+
+
+def test_a_directory_that_cannot_be_created_has_a_hint() -> None:
+    """In /proc, the error is that the new directory does not exist."""
+    hints = [
+        map_error(FileNotFoundError(errno.ENOENT, "No such file"), verb, "x", "file:///proc/x").hint
+        for verb in ("write", "read")
+    ]
+    assert hints[0] is not None
+    assert hints[0].startswith("Choose another directory: ")
+    assert hints[1] is None

@@ -47,8 +47,9 @@ def replace_clone(
         DeltactlError: as for ``clone_table``.
     """
     target = target_log.store
-    again = f"Or make a new clone of {source_log.uri} in an empty directory."
-    with naming(target.uri, hint=again):
+    with naming(
+        target.uri, hint=f"Use a new clone of {source_log.uri} if the log cannot be repaired."
+    ):
         snapshot, update, change = source_log.retry_after_cleanup(
             lambda: _plan(source_log, target_log, options, context.clock.now_ms())
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from deltactl.errors import CommitDamagedError
 from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone.tasks import Copied
 from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count
@@ -38,6 +39,15 @@ class CloneReport(ShortRepr):
     bytes_removed: int = 0
     notes: tuple[str, ...] = ()
     gone: tuple[Missing, ...] = ()
+
+    def with_copies(self, copied: Copied) -> CloneReport:
+        """Return the report with the numbers of the files that were copied, or would be."""
+        return replace(
+            self,
+            files_copied=copied.files_copied,
+            bytes_copied=copied.bytes_copied,
+            files_kept=copied.files_kept,
+        )
 
     def find_error(self) -> CommitDamagedError | None:
         """Return the error of a shallow clone whose files a vacuum removed during the run."""

@@ -48,7 +48,7 @@ from deltactl.operations.clone.shallow import (
     warn_of_limits,
 )
 from deltactl.operations.clone.source_history import has_cloned
-from deltactl.operations.clone.tasks import CopySpec, copy_all, with_times
+from deltactl.operations.clone.tasks import CopySpec, check_copies, copy_all, with_times
 from deltactl.operations.manifest.run import refresh_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
@@ -119,7 +119,7 @@ def clone_table(
         return replace(done, notes=notes)
     ensure_no_table_above(target, hint=ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
-    _ensure_free(target, wanted)
+    is_fresh = not _ensure_free(target, wanted)
     _log.info(
         "%s: version %d to %s, %s",
         source.uri, plan.version, target.uri, format_count(plan.num_files, "file"),
@@ -131,7 +131,9 @@ def clone_table(
             options=options, context=context, dry_run=dry_run,
         )  # fmt: skip
     if dry_run:
-        return replace(report, dry_run=True)
+        spec = _spec(source_log, target_log, context, is_fresh=is_fresh)
+        copied = check_copies(source, plan.copies, spec, context)
+        return replace(report.with_copies(copied), dry_run=True)
     target_log.ensure_can_commit()
     return _make_deep(
         source_log, snapshot, target_log, report, wanted=wanted, options=options, context=context
@@ -167,14 +169,7 @@ def _make_deep(
             _commit(target_log, plan, options, context, files)
             _follow(target_log, plan, context)
         target.delete_many([PROGRESS_FILE])
-    return replace(
-        report,
-        version_after=0,
-        files_copied=copied.files_copied,
-        bytes_copied=copied.bytes_copied,
-        files_kept=copied.files_kept,
-        files_added=plan.num_files,
-    )
+    return replace(report.with_copies(copied), version_after=0, files_added=plan.num_files)
 
 
 def _make_plan(

@@ -70,8 +70,7 @@ def sync_clone(
     source, target = source_log.store, target_log.store
     files = AddedFiles(target, context.clock, are_old=True)
     now_ms = context.clock.now_ms()
-    again = f"Or make a new clone of {source.uri} in an empty directory."
-    with naming(target.uri, hint=again):
+    with naming(target.uri, hint=f"Use a new clone of {source.uri} if the log cannot be repaired."):
         snapshot, update, options = source_log.retry_after_cleanup(
             lambda: _plan(source_log, target_log, options, now_ms)
         )
@@ -115,11 +114,8 @@ def _count(
     if not update.is_empty:
         update = _with_times(update, copied, full=full)
     report = replace(
-        report,
+        report.with_copies(copied),
         version_after=update.current.version if update.is_empty else None,
-        files_copied=copied.files_copied,
-        bytes_copied=copied.bytes_copied,
-        files_kept=copied.files_kept,
         files_added=update.files_added,
     )
     return report, update

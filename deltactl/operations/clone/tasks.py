@@ -108,7 +108,8 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     """
     source = refuse_changes(open_store(spec.source_uri, spec.source_options))
     stores = FileStores(source, spec.source_options)
-    target = open_existing(spec.target_uri, spec.target_options)
+    open_target = open_store if spec.only_checks else open_existing
+    target = open_target(spec.target_uri, spec.target_options)
     may_exist = attempt > 0 or not spec.is_fresh
     facts, errors = stores.find([name for name in task.sources if is_placed(name)])
     if errors:

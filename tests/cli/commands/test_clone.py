@@ -49,6 +49,7 @@ def test_deep_shows_the_copied_files_and_the_command_to_check(
     assert ran.code == 0
     said = " ".join(ran.out.split())
     assert said.startswith(f"Would clone version 2 to file://{tmp_path}/copy table 3 files, ")
+    assert "to copy  3 files, " in ran.out
     assert ran.out.endswith("  deltactl clone events copy --deep\n")
     assert not Path("copy").exists()
     ran = cli("clone", "events", "copy", "--deep")
@@ -90,7 +91,7 @@ def test_an_error_about_a_log_names_the_table(
     assert ran.code == 1
     assert f"error: in {address}: _delta_log/{1:020}.json, line 1: not valid JSON" in ran.err
     assert f"`deltactl clone {address} NEW --deep --version 0`" in ran.err
-    advice = f"Or make a new clone of file://{tmp_path}/events in an empty directory."
+    advice = f"Use a new clone of file://{tmp_path}/events if the log cannot be repaired."
     assert (advice in ran.err) == (broken == "copy")
 
 

@@ -383,8 +383,19 @@ def test_a_dry_run_writes_nothing() -> None:
             refuse_changes(builder.store), refuse_changes(target), deep=deep, dry_run=True
         )
         assert (report.version_after, report.plan.num_files) == (None, 2)
+        # The files of the deletion vectors are copied, too.
+        assert report.files_copied == (report.plan.copies.num_rows if deep else 0)
         assert names(target) == set()
         assert contents(builder.store) == before
+
+
+def test_a_dry_run_looks_for_the_files_of_the_source() -> None:
+    builder = with_vectors()
+    lost = next(name for name in names(builder.store) if name.endswith(".parquet"))
+    builder.store.delete_many([lost])
+    for dry_run in (True, False):
+        with pytest.raises(DataFileError, match="nothing was committed: 1 file of .* not exist"):
+            clone(builder.store, fresh_store(), dry_run=dry_run)
 
 
 def test_nothing_is_written_to_the_source_but_the_note() -> None:
