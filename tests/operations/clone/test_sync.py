@@ -11,6 +11,7 @@ import pytest
 
 from deltactl.codes import load_codes
 from deltactl.errors import (
+    CommitDamagedError,
     ConflictError,
     DataFileError,
     SafetyError,
@@ -758,3 +759,26 @@ def test_options_that_do_not_fit() -> None:
     for options, text in choices:
         with pytest.raises(UsageError, match=text):
             CloneOptions(**options)
+
+
+class _Overwritten(ForwardingStore):
+    """Another writer overwrites each commit."""
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        super().put_if_absent(name, data)
+        if name.startswith("_delta_log/"):
+            self._inner.put(name, b"{}\n")
+
+
+@pytest.mark.parametrize("kind", ["new", "sync", "shallow", "replace"])
+def test_the_hint_about_a_doubtful_commit_names_the_clone(kind: str) -> None:
+    builder, target = memory_table(), fresh_store()
+    builder.append([{"id": 1}])
+    options: dict[str, Any] = {"deep": kind in ("new", "sync")}
+    if kind in ("sync", "replace"):
+        clone(builder.store, target, **options)
+        builder.append([{"id": 2}])
+        options[kind] = True
+    with pytest.raises(CommitDamagedError, match="overwritten") as caught:
+        clone(builder.store, _Overwritten(target), **options)
+    assert f"Run `deltactl check {target.uri}`, then rerun." in str(caught.value.hint)
