@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 
 from deltactl.errors import (
     AccessDeniedError,
+    CorruptLogError,
     DeltactlError,
     InterruptedRunError,
     SafetyError,
     StorageError,
+    TransientStorageError,
 )
 from deltactl.lazy import cached_property
 from deltactl.log.physical_names import possible_names
@@ -30,12 +32,12 @@ _SAMPLED = 20  # files that are compared with those at the addresses in the log 
 def ensure_unused(
     store: Store, note: CloneNote, storage_options: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse to forget a clone that can be read and uses files of the table of ``store``.
+    """Refuse to forget a clone that exists, unless it uses no file of the table of ``store``.
 
-    A clone that cannot be read, as after its deletion, uses none as far as known.
+    A clone that does not exist uses none as far as known.
 
     Raises:
-        SafetyError: it uses files below the root, or this user may not read it.
+        SafetyError: it uses files below the root, or cannot be read although it exists.
         StorageError: the files below the root, or at addresses in the clone, cannot be listed.
     """
     table = _Table(store)
@@ -69,6 +71,12 @@ def _read_addresses(
             f"the record of the shallow clone {note.clone_uri} was kept: this user may not read "
             f"the clone, which may use files of this table: {error.message}",
             hint="Rerun as a user who may read the clone.",
+        ) from error
+    except (CorruptLogError, TransientStorageError) as error:
+        raise SafetyError(
+            f"the record of the shallow clone {note.clone_uri} was kept: the clone cannot be read "
+            f"now, and may use files of this table: {error.message}",
+            hint="Rerun when the clone can be read. If nobody needs it, delete its directory first.",
         ) from error
     except DeltactlError:
         return

@@ -59,8 +59,15 @@ def test_a_copy_of_the_table_forgets_the_clone_of_the_original() -> None:
     ensure_unused(copied.store, note_of(copied))
 
 
-@pytest.mark.parametrize("harm", [break_log, damage_log, replace_table])
-def test_a_clone_that_cannot_be_read_is_forgotten(harm: Any) -> None:
+def test_a_clone_with_a_damaged_log_is_not_forgotten() -> None:
+    scene, clone, _ = cloned_scene()
+    damage_log(clone)
+    with pytest.raises(SafetyError, match="cannot be read now"):
+        ensure_unused(scene.store, note_of(scene))
+
+
+@pytest.mark.parametrize("harm", [break_log, replace_table])
+def test_a_clone_that_does_not_exist_is_forgotten(harm: Any) -> None:
     scene, clone, _ = cloned_scene()
     harm(clone)
     ensure_unused(scene.store, note_of(scene))
