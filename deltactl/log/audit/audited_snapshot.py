@@ -8,16 +8,16 @@ the checkpoint are compared with their own metrics.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from deltactl.errors import MALFORMED, CorruptLogError, ObjectNotFoundError, SafetyError
+from deltactl.errors import CorruptLogError, ObjectNotFoundError, SafetyError
 from deltactl.log.audit.checkpoints import find_base_problem
-from deltactl.log.audit.checksum import Checksum, parse_checksum
+from deltactl.log.audit.checksum import Checksum, read_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.checkpoint.read import CheckpointHead, read_file_actions
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
@@ -48,7 +48,7 @@ def load_audited(
         DeltactlError: as ``DeltaLog.snapshot``.
     """
     seen = CommitDoubts() if doubts is None else doubts
-    snapshot = log.snapshot(version, visitors=[*visitors, seen])
+    snapshot = load_with_doubts(log, seen, version, visitors)
     if doubts is None:
         if or_warn:
             seen.warn(log)
@@ -57,15 +57,33 @@ def load_audited(
     head = snapshot.head
     if head is None or head.version not in log.listed.checksums:
         return snapshot
-    try:
-        checksum = parse_checksum(json.loads(log.store.read(log.checksum_file(head.version))))
-    except (*MALFORMED, RecursionError, ObjectNotFoundError):
-        return snapshot  # it says nothing about the checkpoint
+    checksum = read_checksum(log.store, head.version)
+    if checksum is None:  # it says nothing about the checkpoint
+        return snapshot
     audit = _Audit(log.without_warnings(), log, head, checksum)
     found = head.non_file_actions
     if found.protocol is not None and found.metadata is not None:
         audit.judge(checksum.compare_state(found.protocol, found.metadata, found.live_domains))
     return replace(snapshot, watch=audit.watch)
+
+
+def load_with_doubts(
+    log: DeltaLog,
+    doubts: CommitDoubts,
+    version: int | None = None,
+    visitors: Sequence[Visitor] = (),
+) -> Snapshot:
+    """Rebuild a version; ``doubts`` gets the commits that are read.
+
+    If these are all commits from version 0 on, it also gets those that remove unknown files.
+
+    Raises:
+        DeltactlError: as ``DeltaLog.snapshot``.
+    """
+    actions = FirstActions(log.uri)
+    snapshot = log.snapshot(version, visitors=[*visitors, doubts, actions])
+    doubts.found = actions.find_unknown_removes(snapshot.version) | doubts.found
+    return snapshot
 
 
 def audit_files(snapshot: Snapshot) -> None:

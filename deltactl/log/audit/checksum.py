@@ -91,7 +91,7 @@ def find_disagreements(
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
         node = json.loads(store.read(name))
-        found, sizes = parse_checksum(node), histogram_problem(node, snapshot)
+        found, sizes = _parse_checksum(node), histogram_problem(node, snapshot)
     except ObjectNotFoundError:
         return None
     except (*MALFORMED, RecursionError) as error:
@@ -131,7 +131,19 @@ def _read_info(snapshot: Snapshot) -> dict[str, Any] | None:
     return None if commit is None else snapshot.reader.read_one(commit).info
 
 
-def parse_checksum(node: Mapping[str, Any]) -> Checksum:
+def read_checksum(store: Store, version: int) -> Checksum | None:
+    """Return a version's checksum file; ``None`` if there is none, or it is not valid.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        return _parse_checksum(json.loads(store.read(f"{LOG_DIR}/{checksum_name(version)}")))
+    except (*MALFORMED, RecursionError, ObjectNotFoundError):
+        return None
+
+
+def _parse_checksum(node: Mapping[str, Any]) -> Checksum:
     """Return the content of a checksum file.
 
     Raises:

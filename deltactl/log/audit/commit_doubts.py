@@ -1,7 +1,8 @@
 """Find commits that may have lost actions: a damaged commit can still be valid JSON.
 
 A commit that was truncated at the end of a line has fewer file actions than its ``commitInfo``
-says. A commit that was overwritten by another commit has the same bytes.
+says. A commit that was overwritten by another commit has the same bytes, or a later commit removes
+files that only the overwritten commit added.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError
+from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
@@ -159,9 +161,10 @@ def restore_commit(table: str = "TABLE") -> str:
 
 def find_doubts(log: DeltaLog, versions: Iterable[int]) -> dict[int, str]:
     """Return the commits among these versions that may have lost actions, with the reasons."""
-    doubts = CommitDoubts()
-    log.scan(versions, doubts, on_broken=ignore_broken)
-    return doubts.found
+    doubts, actions = CommitDoubts(), FirstActions(log.uri)
+    versions = sorted(versions)
+    log.scan(versions, doubts, actions, on_broken=ignore_broken)
+    return actions.find_unknown_removes(max(versions, default=-1)) | doubts.found
 
 
 def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
+from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.parsed import ParsedCommits
@@ -49,8 +50,8 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     first = replayed.segment.checkpoint_version + 1
     # Commits below the base too: a wrong checkpoint can have files that they added and removed.
     commits = [v for v in log.commit_files if v <= own.version]
-    known, doubts = _Known(), CommitDoubts()
-    log.scan(commits, known, doubts, on_broken=ignore_broken)
+    known, doubts, actions = _Known(), CommitDoubts(), FirstActions(log.uri)
+    log.scan(commits, known, doubts, actions, on_broken=ignore_broken)
     if replayed.head is not None and replayed.head.non_file_actions.metadata is not None:
         known.ids.add(replayed.head.non_file_actions.metadata.id)
     if own.metadata.id not in known.ids:
@@ -64,7 +65,8 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     name = _find_unknown_tombstone(own, replayed, known)
     if name is not None:
         return f"it has a tombstone of {name}, which no commit removes"
-    return _compare_checksum(own, replayed)
+    doubts.found = actions.find_unknown_removes(own.version)
+    return _compare_checksum(own, replayed) or doubts.since(first)
 
 
 def _find_unknown_file(

@@ -3,21 +3,30 @@
 A commit that removes files which an earlier commit had removed was planned from an older version,
 and its writer did not see the conflict: delta-rs does not compare an overwrite, a delete of all
 rows or a compaction with an OPTIMIZE that committed first.
+
+A commit that removes a file which no earlier commit added shows that a commit is not the one that
+was written: for example, an older copy of another version replaced it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from deltactl.log.audit.path_texts import names_below_root
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.keyed_hash import hash_pairs
-from deltactl.numpy_types import Hashes, Integers
+from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.path_columns import normalize_paths
+from deltactl.units import format_count
 
 _NONE: Final = np.zeros(0, np.uint64)
 
@@ -26,18 +35,24 @@ _NONE: Final = np.zeros(0, np.uint64)
 class PathActions:
     """Index the adds and removes of commits, and live files, by path without deletion vectors.
 
-    A file that got a deletion vector is added again under its path. Memory: 16 bytes for each
-    action, and 8 for each live file.
+    A file that got a deletion vector is added again under its path. ``uri`` is the address of the
+    table. Memory: 32 bytes for each action, and 8 for each live file.
     """
 
+    uri: str
     _paths: list[Hashes] = field(default_factory=list)
+    _names: list[Hashes] = field(default_factory=list)
+    _keys: list[Hashes] = field(default_factory=list)
     _times: list[Integers] = field(default_factory=list)
     _live: list[Hashes] = field(default_factory=list)
 
     def take(self, parsed: ParsedCommits) -> None:
         """Add the file actions of commits."""
         for files, is_add in ((parsed.adds, 1), (parsed.removes, 0)):
-            self._paths.append(_hash(files))
+            paths = _hash(files)
+            self._paths.append(paths)
+            self._names.append(_hash_names(self.uri, files))
+            self._keys.append(_hash_keys(files, paths))
             # The adds of a commit count as later than its removes.
             self._times.append(2 * files["version"].to_numpy() + is_add)
 
@@ -55,7 +70,7 @@ class PathActions:
         Of each path, the last action since commit ``first`` decides. From commit 0 on, each live
         file has one. A commit that lost actions differs from a checkpoint that has them.
         """
-        paths, times = self._sort()
+        paths, times, _ = _sort(self._paths, self._times, self._keys)
         chosen = (times >> 1 >= first) & (times >> 1 <= last)
         paths, times = paths[chosen], times[chosen]
         live = np.unique(np.concatenate([_NONE, *self._live]))
@@ -68,27 +83,106 @@ class PathActions:
     def find_repeated_removes(self, unread: Collection[int]) -> Iterator[tuple[int, int, int]]:
         """Yield versions, the earlier version that removed the same files, and how many these are.
 
-        The earlier commit also added files: otherwise, it put no rows of the files elsewhere. A
-        commit that is ``unread`` may have added the files again.
+        The earlier commit also added files: otherwise, it put no rows of the files elsewhere. If it
+        removed another deletion vector, it may have left the file live. A commit that is ``unread``
+        may have added the files again.
         """
-        paths, times = self._sort()
+        paths, times, keys = _sort(self._paths, self._times, self._keys)
         versions, is_remove = times >> 1, times & 1 == 0
         before, after = versions[:-1], versions[1:]
         gaps = np.sort(np.array(list(unread), np.int64))
         repeated = (paths[1:] == paths[:-1]) & is_remove[1:] & is_remove[:-1] & (before < after)
         repeated &= np.searchsorted(gaps, before) == np.searchsorted(gaps, after)
         repeated &= np.isin(before, versions[~is_remove])
+        repeated &= _follow_removes(keys, times)[1:]
         pairs = np.stack([after[repeated], before[repeated]])
         found, counts = np.unique(pairs, axis=1, return_counts=True)
         for (version, earlier), count in zip(found.T.tolist(), counts.tolist(), strict=True):
             yield version, earlier, count
 
-    def _sort(self) -> tuple[Hashes, Integers]:
-        """Return the paths and times of all actions, by path and time."""
-        paths = np.concatenate([_NONE, *self._paths])
-        times = np.concatenate([np.zeros(0, np.int64), *self._times])
-        order = np.lexsort((times, paths))
-        return paths[order], times[order]
+    def find_unknown_removes(self, after: int, base: Iterable[pa.Table] = ()) -> dict[int, int]:
+        """Return how many files each commit removes that nothing before it has, by version.
+
+        The commits after version ``after`` are searched, with ``base``, the files and the
+        tombstones of this version. All path texts of a file count as one.
+        """
+        names, times, _ = _sort(self._names, self._times, self._keys)
+        is_first = np.append(True, names[1:] != names[:-1])[: len(names)]
+        is_unknown = is_first & (times & 1 == 0) & (times >> 1 > after)
+        names, versions = names[is_unknown], times[is_unknown] >> 1
+        for files in base if len(names) else ():
+            is_unknown = ~np.isin(names, _hash_names(self.uri, files))
+            names, versions = names[is_unknown], versions[is_unknown]
+        found, counts = np.unique(versions, return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+class FirstActions(Visitor):
+    """Takes the file actions of the commits from version 0 on, if version 0 is among them."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._actions = PathActions(uri)
+        self._taken: set[int] = set()
+        self._begins = False
+
+    def see(self, commit: CommitBytes) -> bool:
+        """Return whether commit 0 was seen."""
+        self._begins |= commit.version == 0
+        return self._begins
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Take the file actions."""
+        self._actions.take(commits)
+        self._taken.update(commits.versions)
+
+    def find_unknown_removes(self, version: int) -> dict[int, str]:
+        """Return a problem of each commit up to a version that removes files that none added."""
+        if not self._taken.issuperset(range(version + 1)):
+            return {}
+        found = self._actions.find_unknown_removes(-1)
+        return {it: describe_unknown(count) for it, count in found.items()}
+
+
+def describe_unknown(count: int) -> str:
+    """Return the problem of a commit that removes files that nothing before it has."""
+    return (
+        f"it removes {format_count(count, 'file')} that no earlier commit adds: another commit "
+        "may have replaced it or one of the earlier commits"
+    )
+
+
+def _sort(
+    hashes: list[Hashes], times: list[Integers], keys: list[Hashes]
+) -> tuple[Hashes, Integers, Hashes]:
+    """Return the hashes, times and keys of all actions, by hash and time."""
+    found, others = (np.concatenate([_NONE, *it]) for it in (hashes, keys))
+    at = np.concatenate([np.zeros(0, np.int64), *times])
+    order = np.lexsort((at, found))
+    return found[order], at[order], others[order]
+
+
+def _follow_removes(keys: Hashes, times: Integers) -> Flags:
+    """Return for each action whether the action before it on the same key is a remove."""
+    order = np.lexsort((times, keys))
+    is_same, is_remove = keys[order][1:] == keys[order][:-1], times[order][:-1] & 1 == 0
+    found = np.zeros(len(keys), np.bool_)
+    found[order[1:]] = is_same & is_remove
+    return found
+
+
+def _hash_keys(files: pa.Table, paths: Hashes) -> Hashes:
+    """Return hashes of the paths with the ids of the vectors."""
+    has_vector = pc.is_valid(files["deletion_vector"])
+    keys = paths.copy()
+    keys[has_vector.to_numpy(zero_copy_only=False)] = hash_pairs(
+        file_keys(files.filter(has_vector))
+    )[0]
+    return keys
+
+
+def _hash_names(uri: str, files: pa.Table) -> Hashes:
+    return hash_pairs(names_below_root(uri, files))[0]
 
 
 def _hash(files: pa.Table) -> Hashes:

@@ -6,10 +6,11 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
@@ -20,9 +21,9 @@ from deltactl.log.audit.commit_repeats import (
     find_shared_lines,
     list_partition_keys,
 )
-from deltactl.log.audit.path_actions import PathActions
-from deltactl.log.audit.path_texts import PathTextIndex
-from deltactl.log.checkpoint.read import read_metadata_nodes
+from deltactl.log.audit.path_actions import PathActions, describe_unknown
+from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
+from deltactl.log.checkpoint.read import read_file_actions, read_head, read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import (
     CommitBytes,
@@ -43,6 +44,7 @@ from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.arrow_schemas import JSON_NAMES
 from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
 from deltactl.units import format_count
 
 # For schemaString see SCHEMA_MISSING.
@@ -53,6 +55,14 @@ _EMPTY = (
     "it is empty: a truncated write, or lost content. Delta on Spark, delta-rs and DuckDB "
     "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
     "deletes these files: do not vacuum before you restore the commit"
+)
+
+
+_RESTORE_REPLACED: Final = (
+    "cannot be repaired by deltactl: compare this commit and the earlier ones with a backup, and "
+    "restore the commit that was replaced, with its modification time (`cp -p`). Until then, do "
+    "not vacuum, and keep all checkpoints and .crc files. `deltactl explain COMMIT_DOUBTFUL` says "
+    "what helps without a backup"
 )
 
 
@@ -147,7 +157,7 @@ class CommitChecker(Visitor):
         super().__init__()
         self._log, self._findings = log, findings
         self._path_texts, self._vectors = path_texts, vectors
-        self.actions = PathActions()
+        self.actions = PathActions(log.uri)
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
@@ -173,6 +183,31 @@ class CommitChecker(Visitor):
                 f"removed ({self._vectors.say_writer(version)})"
             )
             self._add("REMOVE_REPEATED", problem, version)
+
+    def check_unknown_removes(self, broken: Collection[Checkpoint]) -> None:
+        """Find removes of files that neither the commits nor the oldest checkpoint have.
+
+        Without all commits from version 0 on, the oldest checkpoint after which no commit is
+        unread has the older files. ``broken`` checkpoints are not used.
+        """
+        last, base = max(self.unread, default=-1), None
+        if last >= 0:
+            usable = (it for it in self._log.checkpoints if it not in broken)
+            base = next((it for it in usable if it.version >= last), None)
+            if base is None:
+                return
+        try:
+            batches = () if base is None else _read_names(self._log.store, base)
+            after = -1 if base is None else base.version
+            found = self.actions.find_unknown_removes(after, batches)
+        except CorruptLogError:  # the check of the checkpoint reports it
+            return
+        for version, count in found.items():
+            problem = describe_unknown(count)
+            if base is not None:
+                problem += f", or {base.names[0]} lacks the files or their tombstones"
+            self._add("COMMIT_DOUBTFUL", problem, version)
+            self._findings.repairs[self._log.commit_files[version].name] = _RESTORE_REPLACED
 
     def see(self, commit: CommitBytes) -> bool:
         """Check the content of a commit, and take its actions that are not file actions."""
@@ -302,6 +337,13 @@ class CommitChecker(Visitor):
     def _add(self, code: str, problem: str, version: int) -> None:
         name = self._log.commit_files[version].name
         self._findings.add(code, problem, version=version, file=name)
+
+
+def _read_names(store: Store, checkpoint: Checkpoint) -> Iterator[pa.Table]:
+    """Yield the names of the files and tombstones of a checkpoint."""
+    head = read_head(store, checkpoint)
+    for action in ("add", "remove"):
+        yield from read_file_actions(store, head, action, PATH_COLUMNS)
 
 
 def _describe_lacking(metadata: Mapping[str, Any]) -> str | None:

@@ -56,6 +56,7 @@ from deltactl.operations.check.versions import (
     check_compacted,
     check_last_checkpoint,
     check_older_checksums,
+    check_read_checksum,
     find_all_files,
 )
 from deltactl.operations.optimize.column_rule import ColumnRule
@@ -109,6 +110,7 @@ class _Run:
         self.counts.num_commits = len(self.log.commit_files)
         check_gaps(self.log, self.findings)
         broken = self._check_redundant()
+        commits.check_unknown_removes(broken)
         snapshot = self._load(broken)
         if snapshot is None:
             return self._report(None)
@@ -239,6 +241,7 @@ class _Run:
             strict=self.options.checkpoints,
             is_latest=snapshot.version == self.log.latest_version,
         )
+        check_read_checksum(self.log, snapshot, self._commits, self.findings)
         return snapshot
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:

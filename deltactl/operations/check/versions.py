@@ -7,13 +7,13 @@ Files".
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import READ_MEMBERS, find_disagreements
+from deltactl.log.audit.checksum import READ_MEMBERS, find_disagreements, read_checksum
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import KEY_COLUMNS, sized_file_keys
@@ -30,6 +30,7 @@ from deltactl.operations.check.tasks import BATCH
 from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 
+_KEEP: Final = "keep this file: it may be right, and a commit wrong"
 _COLUMNS: Final = tuple(BATCH.names[:-1])
 
 
@@ -230,16 +231,47 @@ def check_checksum(
     """Compare the version's checksum file with the snapshot; return whether there is one."""
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
     name = DeltaLog.checksum_file(snapshot.version)
+    # By `check_read_checksum`.
+    is_read = any(row[2] == name for row in findings.rows)
     if findings.has("COMMIT_DOUBTFUL"):
-        findings.repairs[name] = "keep this file: it may be right, and a commit wrong"
-    elif not is_latest:
+        findings.repairs[name] = _KEEP
+    elif not is_latest and not is_read:
         findings.repairs[name] = (
             f"move {name} out of the table: readers of the latest version do not need it"
         )
     for member, problem in (found or {}).items():
+        if is_read and member in READ_MEMBERS:
+            continue
         row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
         _add_optional(findings, row, strict=strict or member in READ_MEMBERS)
     return found is not None
+
+
+def check_read_checksum(
+    log: DeltaLog, snapshot: Snapshot, commits: CommitChecker, findings: Findings
+) -> None:
+    """Compare the actions of the newest checksum file, if it is of an older version.
+
+    Some readers take actions from it that no later commit and no later checkpoint has.
+    """
+    version = max((v for v in log.checksum_files if v <= snapshot.version), default=-1)
+    if not max(snapshot.segment.checkpoint_version, 0) <= version < snapshot.version:
+        return
+    checksum = read_checksum(log.store, version)
+    if checksum is None:
+        return
+    wrong = checksum.compare_state(snapshot.protocol, snapshot.metadata, {})
+    later: dict[str, Mapping[int, object]] = {
+        "protocol": commits.protocols,
+        "metadata": commits.metadata,
+    }
+    for member in sorted(READ_MEMBERS & wrong.keys()):
+        if all(it <= version for it in later[member]):
+            name = DeltaLog.checksum_file(version)
+            problem = f"{name}: {wrong[member]}; delta-rs and DuckDB use it for later versions too"
+            findings.add("CHECKSUM_WRONG", problem, version=version, file=name)
+            if findings.has("COMMIT_DOUBTFUL"):
+                findings.repairs[name] = _KEEP
 
 
 def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:

@@ -173,23 +173,30 @@ def _judge(verdict: Verdict, dry_run: bool) -> Finding:
 
 
 def _check_checksum(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
-    problem, obstacle = judge_checksum(log, trusted)
+    latest = trusted.latest
+    version = max((v for v in log.checksum_files if v <= latest.version), default=-1)
+    if version < max(latest.segment.checkpoint_version, 0):
+        return []
+    # Readers take actions from this file if no later file has them.
+    older = latest if version == latest.version else log.snapshot(version, skip=trusted.bad)
+    problem, obstacle = judge_checksum(log, trusted, older)
     if not problem:
         return []
-    version = trusted.latest.version
     name = DeltaLog.checksum_file(version)
     if obstacle is not None:
         return [Finding(name, version, problem, f"none, because {obstacle}")]
-    return [_remove_wrong(trusted.latest.store, name, version, problem, dry_run)]
+    return [_remove_wrong(latest.store, name, version, problem, dry_run)]
 
 
-def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | None]:
-    """Return the problem of the latest version's checksum file, and why it must stay as it is.
+def judge_checksum(
+    log: DeltaLog, trusted: Trusted, snapshot: Snapshot
+) -> tuple[str | None, str | None]:
+    """Return the problem of a version's checksum file, and why it must stay as it is.
 
     The problem is ``None`` if there is no file, and empty if the file is right.
     """
-    latest = trusted.latest
-    found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
+    counts = snapshot.num_files, snapshot.size_bytes
+    found = find_disagreements(snapshot.store, snapshot, *counts)
     if not found:
         return None if found is None else "", None
     problem, wrong = "; ".join(found.values()), _find_doubtful(log, trusted, "good")
@@ -198,7 +205,7 @@ def judge_checksum(log: DeltaLog, trusted: Trusted) -> tuple[str | None, str | N
         return problem, f"it is unknown whether this file or {wrong[0]} is wrong"
     if COUNTS.isdisjoint(found):
         return problem, None
-    unknown = next(find_unmeasured(log, latest.version), None)
+    unknown = next(find_unmeasured(log, snapshot.version), None)
     if unknown is None:
         return problem, None
     return problem, (

@@ -76,7 +76,7 @@ def _read_addresses(
         raise SafetyError(
             f"the record of the shallow clone {note.clone_uri} was kept: the clone cannot be read "
             f"now, and may use files of this table: {error.message}",
-            hint="Rerun when the clone can be read. If nobody needs it, delete its directory first.",
+            hint="Rerun when the clone can be read. If nobody needs it, delete its directory.",
         ) from error
     except DeltactlError:
         return

@@ -18,6 +18,7 @@ from deltactl.errors import (
     UnsupportedByStoreError,
     Warn,
 )
+from deltactl.log.audit.audited_snapshot import load_with_doubts
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
@@ -149,7 +150,7 @@ def open_planner(
     """
     log.ensure_newest()
     events, doubts = EventCollector(), CommitDoubts()
-    snapshot = log.snapshot(visitors=[events, doubts])
+    snapshot = load_with_doubts(log, doubts, visitors=[events])
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
     for version in options.keep_versions:
         if not log.first_commit <= version <= snapshot.version:

@@ -250,6 +250,44 @@ def test_a_checksum_with_another_schema_misleads_readers() -> None:
     assert codes(check(builder.store)) == ["CHECKSUM_WRONG"]
 
 
+def test_an_older_checksum_with_another_schema_misleads_readers() -> None:
+    """delta-rs and DuckDB use its actions, unless a later commit or checkpoint has them."""
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    before = DeltaLog(builder.store, fail).snapshot(1)
+    name = write_checksum(builder.store, before, before.num_files, before.size_bytes)
+    assert codes(check(builder.store)) == []
+    data = builder.store.read(name or "")
+    builder.store.put(name or "", data.replace(rb"\"id\"", rb"\"other\""))
+    for options in ({}, {"checkpoints": True, "all_versions": True}):
+        (row,) = check(builder.store, **options).findings.to_pylist()
+        assert (row["code"], row["version"], row["file"]) == ("CHECKSUM_WRONG", 1, name)
+        assert "delta-rs and DuckDB use it for later versions" in row["problem"]
+        assert row["repair"].endswith("--repair")
+    (finding,) = Table("x", store=builder.store).repair_checkpoints(dry_run=True).findings
+    assert finding.name == name
+    builder.change_metadata(columns=[Column("id"), Column("name")])
+    assert codes(check(builder.store)) == [], "a later commit has the metaData"
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_checkpoint_hides_an_older_checksum(is_later: bool) -> None:
+    builder = new_table(Column("id"))
+    snapshot = DeltaLog(builder.store, fail).snapshot()
+    name = write_checksum(builder.store, snapshot, 0, 0)
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    data = builder.store.read(name or "")
+    builder.store.put(name or "", data.replace(rb"\"id\"", rb"\"other\""))
+    if is_later:
+        builder.checkpoint(1)
+        builder.hint(1)
+    assert codes(check(builder.store)) == ["CHECKSUM_WRONG"] * (not is_later)
+    repaired = Table("x", store=builder.store).repair_checkpoints()
+    assert len(repaired.findings) == (not is_later)
+
+
 def test_a_remove_by_path_alone_names_its_writer() -> None:
     builder = table()
     remove_by_path_alone(builder)

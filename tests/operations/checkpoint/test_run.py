@@ -194,8 +194,9 @@ def test_tombstones_stay_for_as_long_as_the_table_says_and_no_longer() -> None:
         {"path": "kept", "deletionTimestamp": old + 1, "dataChange": True, "size": 3},
         {"path": "no%20time", "dataChange": True},
     ]
+    add = {"partitionValues": {}, "size": 3, "modificationTime": 1, "dataChange": True}
+    builder.commit(*({"add": {**add, "path": remove["path"]}} for remove in removes))
     builder.commit(*({"remove": remove} for remove in removes))
-    builder.commit()
     report = checkpoint(builder.store)
     (kept,) = read_rows(builder.store, CLASSIC, "remove")
     assert (kept["path"], kept["dataChange"], kept["size"]) == ("kept", False, 3)

@@ -88,7 +88,7 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
             return _finish(confirmed, None if done else "it could not be replaced")
 
         return FixPlan(replace(report, problem=hint.problem, files_ahead=files_ahead), rewrite)
-    problem, obstacle = judge_checksum(log, trusted)
+    problem, obstacle = judge_checksum(log, trusted, trusted.latest)
     if problem is None:
         obstacle = find_checksum_obstacle(log, trusted)
     name = log.checksum_file(latest.version)

@@ -1,0 +1,73 @@
+"""A commit removes files that nothing before it has: another commit replaced an earlier one."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from deltactl import Table
+from deltactl.errors import SafetyError
+from tests.support.checkpoints import new_table
+from tests.support.damage import check, codes
+from tests.support.table_builder import Column, commit_path, encode_lines
+
+PROBLEM = "it removes 1 file that no earlier commit adds"
+
+
+def replace_optimize(root: Path, *, checkpoint: int | None = None) -> Table:
+    """Replace version 3, an OPTIMIZE, by an append. Version 4 rewrites the file of the OPTIMIZE."""
+    for number in range(3):
+        write_deltalake(root, pa.table({"id": [number, number + 10]}), mode="append")
+        if number == checkpoint:
+            DeltaTable(root).create_checkpoint()
+    DeltaTable(root).optimize.compact()
+    DeltaTable(root).delete("id = 0")
+    lost = root / commit_path(3)
+    kept = (root / commit_path(2)).read_bytes()
+    lost.write_bytes(kept.replace(b"part-00000", b"part-00001"))
+    (name,) = (it for it in root.iterdir() if it.name in kept.decode())
+    name.with_name(name.name.replace("part-00000", "part-00001")).write_bytes(name.read_bytes())
+    return Table(root)
+
+
+@pytest.mark.parametrize(("checkpoint", "has_first"), [(None, True), (1, True), (1, False)])
+def test_a_replaced_commit_is_found(
+    tmp_path: Path, checkpoint: int | None, has_first: bool
+) -> None:
+    table = replace_optimize(tmp_path, checkpoint=checkpoint)
+    if not has_first:
+        (tmp_path / commit_path(0)).unlink()
+    (row,) = table.check().findings.to_pylist()
+    assert (row["code"], row["version"]) == ("COMMIT_DOUBTFUL", 4)
+    assert row["problem"].startswith(PROBLEM)
+    assert "compare this commit and the earlier ones with a backup" in row["repair"]
+
+
+def test_commands_that_rewrite_are_refused(tmp_path: Path) -> None:
+    table = replace_optimize(tmp_path)
+    for run in (table.optimize, table.checkpoint):
+        with pytest.raises(SafetyError, match=f"4.json may be damaged: {PROBLEM}"):
+            run()
+
+
+def test_a_remove_with_another_path_text_is_no_unknown_file() -> None:
+    builder = new_table(Column("id"))
+    (path,) = builder.append([{"id": 1}])
+    action = builder.remove_action(path)
+    action["remove"]["path"] = "%66" + path[1:]
+    builder.commit(action)
+    assert codes(check(builder.store)) == ["PATH_ENCODING"]
+
+
+def test_a_remove_of_a_file_that_an_earlier_remove_missed() -> None:
+    """Moving a file out of the table, and `check --fix missing-files`, is the repair of a miss."""
+    builder = new_table(Column("id"), features=["deletionVectors"])
+    (path,) = builder.append([{"id": 1}, {"id": 2}])
+    builder.delete_rows(path, [0])
+    live = builder.remove_action(path)
+    missed = {"remove": {k: v for k, v in live["remove"].items() if k != "deletionVector"}}
+    builder.commit(missed, builder.write_file([{"id": 2}]))
+    assert codes(check(builder.store)) == ["REMOVE_MISSED"]
+    builder.store.put(commit_path(4), encode_lines([live]))
+    assert codes(check(builder.store)) == []
