@@ -181,6 +181,15 @@ def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
                 yield commit.version
 
 
+def explain_unmeasured(commit: str) -> str:
+    """Return why a file that has more than the commits must stay, beside such a commit."""
+    return (
+        f"a commit may have lost actions that this file has: {commit}, for example, has no "
+        "operationMetrics that would show it. If the commits are complete, move this file out of "
+        "the table"
+    )
+
+
 def ignore_broken(commit: CommitBytes, error: CorruptLogError) -> None:
     """Ignore a commit that cannot be parsed: no version is rebuilt from it."""
 

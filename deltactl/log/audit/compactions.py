@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
-from deltactl.log.audit.commit_doubts import find_doubts
+from deltactl.log.audit.commit_doubts import find_doubts, find_unmeasured
 from deltactl.log.audit.digests import digest_state
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.scan import parse_commits
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot
@@ -32,7 +33,8 @@ class CompactionVerdict:
     """The result of the check of a log compaction file; ``problem`` is a text if the file is wrong.
 
     ``is_unproven``: the file could not be compared, because commits are missing or invalid, or they
-    may have lost actions that this file has.
+    may have lost actions that this file has. ``unmeasured``: it has other actions than its commits,
+    and this commit has no metrics that would show that it lost them.
     """
 
     first: int
@@ -40,6 +42,7 @@ class CompactionVerdict:
     name: str
     problem: str | None = None
     is_unproven: bool = False
+    unmeasured: str | None = None
 
 
 def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
@@ -60,8 +63,26 @@ def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
             problem = error.message
         if problem is not None and find_doubts(log, log.commit_files):
             yield CompactionVerdict(first, last, info.name, is_unproven=True)
+        elif problem is not None and _has_more(reader, info, commits):
+            found = (v for v in find_unmeasured(log, last) if v >= first)
+            unmeasured = next(map(log.commit_file, found), None)
+            yield CompactionVerdict(first, last, info.name, problem, unmeasured=unmeasured)
         else:
             yield CompactionVerdict(first, last, info.name, problem)
+
+
+def _has_more(reader: CommitReader, compacted: FileInfo, commits: Sequence[FileInfo]) -> bool:
+    """Return whether a log compaction file adds or removes other files than its commits."""
+    known = [SeenKeys(), SeenKeys()]
+    for part in parse_commits(reader.read(commits)):
+        for seen, files in zip(known, (part.adds, part.removes), strict=True):
+            seen.take(file_keys(files))
+    try:
+        stored = replay_tail(reader, [compacted])
+    except CorruptLogError:
+        return False
+    pairs = zip(known, (stored.adds, stored.removes), strict=True)
+    return any(pc.any(seen.take(file_keys(files))).as_py() for seen, files in pairs)
 
 
 def _replay_or_none(

@@ -14,6 +14,7 @@ from typing import Final
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
 from deltactl.log.audit.checksum import READ_MEMBERS, find_disagreements, read_checksum
+from deltactl.log.audit.commit_doubts import explain_unmeasured
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import KEY_COLUMNS, sized_file_keys
@@ -299,4 +300,6 @@ def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, i
             findings.add(
                 "COMPACTED_WRONG", verdict.problem, version=verdict.last, file=verdict.name
             )
+            if verdict.unmeasured is not None:
+                findings.repairs[verdict.name] = explain_unmeasured(verdict.unmeasured)
     return frozenset(wrong)

@@ -20,7 +20,7 @@ from deltactl.log.audit.checkpoints import (
     hint_of,
 )
 from deltactl.log.audit.checksum import COUNTS, find_disagreements
-from deltactl.log.audit.commit_doubts import find_doubts, find_unmeasured
+from deltactl.log.audit.commit_doubts import explain_unmeasured, find_doubts, find_unmeasured
 from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -135,9 +135,7 @@ def repair_checkpoints(
     trusted = load_trusted(log)
     store, latest, bad, verdicts = log.store, trusted.latest, trusted.bad, trusted.verdicts
     hint = check_hint(log, bad)
-    findings = [
-        _remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in trusted.compacted
-    ]
+    findings = [_judge_compacted(store, verdict, dry_run) for verdict in trusted.compacted]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
@@ -170,6 +168,14 @@ def _judge(verdict: Verdict, dry_run: bool) -> Finding:
         remedy = "none, because it is unknown which of the two is right"
     name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
     return Finding(name, version, verdict.problem or "", remedy, is_refused=is_refused)
+
+
+def _judge_compacted(store: Store, verdict: CompactionVerdict, dry_run: bool) -> Finding:
+    name, version, problem = verdict.name, verdict.last, verdict.problem or ""
+    if verdict.unmeasured is not None:
+        remedy = f"none, because {explain_unmeasured(verdict.unmeasured)}"
+        return Finding(name, version, problem, remedy)
+    return _remove_wrong(store, name, version, problem, dry_run)
 
 
 def _check_checksum(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
@@ -208,11 +214,7 @@ def judge_checksum(
     unknown = next(find_unmeasured(log, snapshot.version), None)
     if unknown is None:
         return problem, None
-    return problem, (
-        f"a commit may have lost actions that this file counts: {log.commit_file(unknown)}, for "
-        "example, has no operationMetrics that would show it. If the commits are complete, move "
-        "this file out of the table"
-    )
+    return problem, explain_unmeasured(log.commit_file(unknown))
 
 
 def find_checksum_obstacle(log: DeltaLog, trusted: Trusted) -> str | None:

@@ -233,9 +233,24 @@ def test_a_checksum_that_is_right_stays_beside_a_commit_without_metrics(
     if run == "repair":
         (finding,) = table.repair_checkpoints().findings
         assert (finding.name, finding.repaired) == (name, False)
-        assert "a commit may have lost actions that this file counts" in finding.remedy
+        assert "a commit may have lost actions that this file has" in finding.remedy
     else:
         assert table.fix(kind="checksum").num_left == 1
+    assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize("lost", ["add", "remove"])
+def test_a_compacted_file_that_is_right_stays_beside_a_commit_without_metrics(lost: str) -> None:
+    builder = build()
+    builder.store.delete_many([NAME, f"{LOG}/_last_checkpoint"])
+    builder.compact(3, 5)
+    lose(builder, 4, lost)
+    before = memory_of(builder).contents()
+    (row,) = check(builder.store).findings.to_pylist()
+    assert row["code"] == "COMPACTED_WRONG"
+    assert row["repair"].startswith("a commit may have lost actions that this file has")
+    (finding,) = Table("x", store=builder.store).repair_checkpoints().findings
+    assert (finding.name, finding.repaired) == (row["file"], False)
     assert memory_of(builder).contents() == before
 
 
