@@ -323,7 +323,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l versi
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l where -r -a '(__deltactl_ask columns)' -d 'Write only the manifests of partitions that match this SQL condition, e.g. "date >= \'2024-01-01\'"'
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l since -r -d 'Write only the manifests of partitions that changed after version N'
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l scheme-map -r -d 'Replace the scheme of the file addresses in the manifests: s3a=s3 writes s3:// instead of s3a://. May be repeated'
-complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l purge-first -d 'First rewrite the files that have deletion vectors, in a separate commit. Then write the manifests'
+complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l purge-first -d 'First rewrite the files of these partitions that have deletion vectors, in a separate commit. Then write the manifests'
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l ddl -r -a 'athena trino hive redshift' -d 'Print the SQL statements that define the table in the catalog of this engine'
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l check -d 'Change nothing, and exit with status 3 if the manifests do not match the table'
 complete -c deltactl -n '__fish_seen_subcommand_from generate-manifest' -l output-root -r -a '(__fish_complete_directories)' -d 'Create _symlink_format_manifest in this directory'

@@ -10,6 +10,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import LiveFiles, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import choose_place
+from deltactl.operations.manifest.plan import find_vectors
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -25,7 +26,7 @@ def generate_after_purge(
     output: Store | None = None,
     dry_run: bool = False,
 ) -> ManifestReport:
-    """Generate manifests; before that, with ``options.purge_first``, purge the table.
+    """Generate manifests; before that, with ``options.purge_first``, purge their partitions.
 
     See ``generate_manifests``; ``context`` runs the purge, too.
 
@@ -39,10 +40,16 @@ def generate_after_purge(
     output = choose_place(log.store, output)
     if options.purge_first and not (dry_run or options.check):
         snapshot, live = load_table(log, options.version, schemes=options.schemes)
-        if live.vectors:
+        try:
+            folders = find_vectors(log, snapshot, live, options, context)
+        except BaseException:
+            live.close()
+            raise
+        if folders:
             live.close()
             purged_from = snapshot.version
-            _purge(log, context)
+            is_whole = options.where is None and options.since is None
+            _purge(log, context, None if is_whole else frozenset(folders))
             snapshot, live = load_table(log, None, schemes=options.schemes)
     try:
         report = generate_manifests(
@@ -54,11 +61,11 @@ def generate_after_purge(
     return replace(report, purged_from=purged_from)
 
 
-def _purge(log: DeltaLog, context: RunContext) -> None:
+def _purge(log: DeltaLog, context: RunContext, partitions: frozenset[str] | None) -> None:
     from deltactl.operations.optimize.options import OptimizeOptions
     from deltactl.operations.optimize.run import optimize_table
 
-    report = optimize_table(log, OptimizeOptions(purge=True), context)
+    report = optimize_table(log, OptimizeOptions(purge=True, partitions=partitions), context)
     if report.interrupted:
         raise InterruptedRunError(
             "interrupted during the purge",

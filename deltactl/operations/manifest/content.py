@@ -25,10 +25,9 @@ from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.threads import read_ahead
-from deltactl.numpy_types import Integers
+from deltactl.numpy_types import Flags, Integers
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.partition_groups import group_partitions
-from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of, text_bytes
 from deltactl.protocol.features import (
     TYPE_WIDENING,
@@ -43,7 +42,6 @@ from deltactl.storage.local.spill import Spill
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import is_utf8, parse_scheme
 from deltactl.storage.store import Store
-from deltactl.units import format_count
 
 MANIFEST_NAME: Final = "manifest"
 
@@ -51,6 +49,7 @@ _NO_SCHEMES: Final[Mapping[str, str]] = {}
 
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
 _RENDERED_ROWS: Final = 1 << 15
+_LINE_BREAK: Final = re.compile(r"[\n\r]")
 
 _MEMORY_BYTES: Final = 128 << 20
 _SCHEMA: Final = pa.schema([("line", pa.string())])
@@ -63,13 +62,12 @@ _READ_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The lines of the files that manifests list; ``vectors`` counts deletion vectors.
+    """The lines of the files that manifests list.
 
     ``unused`` are the schemes to replace that no address has.
     """
 
     lines: ManifestLines
-    vectors: int
     unused: Set[str]
 
     def close(self) -> None:
@@ -89,12 +87,14 @@ def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFile
         raise UnsupportedFeatureError(
             f"{snapshot.store.uri} uses column mapping. Readers of manifests use the column "
             "names in the files, and these names differ from the names in the table",
-            hint="Use an engine that reads Delta tables: manifests do not support column mapping.",
+            hint="Use an engine that reads Delta tables, or run `deltactl alter "
+            f"{shlex.quote(snapshot.store.uri)} --drop-feature columnMapping`, which rewrites the "
+            "files with the names of the table.",
         )
     if snapshot.metadata.missing_partition_columns:
         ensure_columns(snapshot, "write manifests")
     fields = snapshot.metadata.partition_fields
-    lines, vectors = ManifestLines(), 0
+    lines = ManifestLines()
     unused = set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]}
     try:
         if not fields:
@@ -102,34 +102,13 @@ def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFile
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
         for files in _render_each(batches, snapshot.store.uri, schemes, unused):
-            vectors += files.num_rows - files["deletion_vector"].null_count
             groups = group_partitions(files["partition_values"], fields, by_text=True)
-            lines.add(groups.labels(), groups.ids, files["line"].combine_chunks())
+            has_vector = files["deletion_vector"].is_valid().to_numpy()
+            lines.add(groups.labels(), groups.ids, files["line"].combine_chunks(), has_vector)
     except BaseException:
         lines.close()
         raise
-    return LiveFiles(lines, vectors, unused)
-
-
-def ensure_no_vectors(live: LiveFiles, table: str, version: int | None = None) -> None:
-    """Refuse files with deletion vectors, whose deleted rows readers of manifests would return.
-
-    ``version`` is the requested one: a purge does not change it.
-
-    Raises:
-        UnsupportedFeatureError: the message has the number of files and the command to run.
-    """
-    if live.vectors:
-        one, many = f"live file of {table} has", f"live files of {table} have"
-        files = format_count(live.vectors, one, many)
-        raise UnsupportedFeatureError(
-            f"{files} deletion vectors: readers of manifests would return deleted rows",
-            hint=f"Run `deltactl optimize {shlex.quote(table)} --purge`, or `deltactl "
-            f"generate-manifest {shlex.quote(table)} --purge-first`."
-            if version is None
-            else f"Omit {option('version')}, and add {option('purge_first', True)}: it writes the "
-            "manifests of a new version without deletion vectors.",
-        )
+    return LiveFiles(lines, unused)
 
 
 def warn_of_old_types(snapshot: Snapshot, warn: Warn) -> None:
@@ -165,7 +144,7 @@ def render_lines(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str], unused: set[str]
 ) -> pa.ChunkedArray:
     """Return the line of each file: a URI of its decoded name, and a line feed."""
-    broken = paths.filter(pc.match_substring_regex(paths, r"[\n\r]"))
+    broken = paths.filter(pc.match_substring_regex(paths, _LINE_BREAK.pattern))
     if len(broken):
         raise UnsupportedFeatureError(
             f"the path {broken[0].as_py()!r} contains a line break, which manifests do not support",
@@ -177,6 +156,11 @@ def render_lines(
         raise UnsupportedFeatureError(
             f"the path of {root} is not UTF-8, which manifests do not support",
             hint="Move the table to a path that is UTF-8.",
+        )
+    if _LINE_BREAK.search(base):
+        raise UnsupportedFeatureError(
+            f"the path of {root} contains a line break, which manifests do not support",
+            hint="Move the table to a path without line breaks.",
         )
     absolute = absolute_mask(paths)
     lines = pc.binary_join_element_wise(base, paths, "\n", "")
@@ -229,6 +213,7 @@ class ManifestLines:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._num_files = np.zeros(0, np.int64)
+        self._num_vectors = np.zeros(0, np.int64)
         self._sizes = np.zeros(0, np.int64)
         self._spill = Spill(_SCHEMA, _MEMORY_BYTES)
 
@@ -243,6 +228,11 @@ class ManifestLines:
         found: list[int] = self._num_files.tolist()
         return found
 
+    @property
+    def num_vectors(self) -> Integers:
+        """Return the number of files with deletion vectors in each manifest."""
+        return self._num_vectors
+
     def size_bytes(self, number: int) -> int:
         """Return the size of a manifest."""
         return int(self._sizes[number])
@@ -251,7 +241,9 @@ class ManifestLines:
         """Add a manifest without files, if the folder has none."""
         self._number_folders([folder])
 
-    def add(self, folders: Sequence[str], ids: Integers, lines: pa.Array) -> None:
+    def add(
+        self, folders: Sequence[str], ids: Integers, lines: pa.Array, has_vector: Flags
+    ) -> None:
         """Add a line of each file to the manifest ``folders[id]``.
 
         Raises:
@@ -267,7 +259,9 @@ class ManifestLines:
             for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         ]
         sizes = pc.binary_length(lines).to_numpy(zero_copy_only=False)
-        self._num_files += np.bincount(numbers, minlength=len(self._num_files))
+        count = len(self._num_files)
+        self._num_files += np.bincount(numbers, minlength=count)
+        self._num_vectors += np.bincount(numbers[has_vector], minlength=count)
         self._sizes += np.bincount(numbers, sizes, len(self._sizes)).astype(np.int64)
         self._spill.keep(pieces, int(rows.nbytes))
 
@@ -276,9 +270,9 @@ class ManifestLines:
         found = np.array([numbers.setdefault(it, len(numbers)) for it in folders], np.int64)
         new = len(numbers) - len(self._sizes)
         if new:
-            self._num_files, self._sizes = (
+            self._num_files, self._num_vectors, self._sizes = (
                 np.concatenate([counts, np.zeros(new, np.int64)])
-                for counts in (self._num_files, self._sizes)
+                for counts in (self._num_files, self._num_vectors, self._sizes)
             )
         return found
 

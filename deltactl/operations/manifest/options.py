@@ -56,8 +56,8 @@ class ManifestOptions:
     )
     purge_first: bool = execution_option(
         False,
-        "First rewrite the files that have deletion vectors, in a separate commit. Then write the "
-        "manifests",
+        "First rewrite the files of these partitions that have deletion vectors, in a separate "
+        "commit. Then write the manifests",
     )
     ddl: Engine | None = output_option(
         None,

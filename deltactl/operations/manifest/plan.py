@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, SafetyError
+from deltactl.errors import CorruptLogError, SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
@@ -67,6 +68,7 @@ class PartitionManifest:
 class ManifestPlan:
     """The plan of a run; ``stale`` are names of files to delete.
 
+    ``vectors`` counts the files with deletion vectors in the manifests of ``partitions``.
     ``leftovers`` are hidden files of killed runs. ``alike`` are directories that some file systems
     take for one.
     """
@@ -77,6 +79,7 @@ class ManifestPlan:
     stale: tuple[str, ...]
     leftovers: tuple[str, ...]
     alike: Alike
+    vectors: int
     _lines: ManifestLines = field(repr=False)
     _indices: tuple[int, ...] = field(repr=False)
 
@@ -166,9 +169,29 @@ def plan_manifests(
         tuple(stale),
         _find_leftovers(log, snapshot, output, found_names, context),
         find_alike(sorted({*folders, *map(_folder_of, there)})),
+        int(lines.num_vectors[wanted].sum()),
         lines,
         tuple(wanted),
     )
+
+
+def find_vectors(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    live: LiveFiles,
+    options: ManifestOptions,
+    context: RunContext,
+) -> Set[str]:
+    """Return the directories of requested partitions whose files have deletion vectors.
+
+    Raises:
+        PredicateError: ``options.where`` is not about partition columns.
+    """
+    folders = live.lines.folders
+    found = {folders[index] for index in np.flatnonzero(live.lines.num_vectors).tolist()}
+    # The manifests of removed partitions may match, too: the plan knows them, and warns.
+    quiet = replace(context, warn=ignore_warning)
+    return _choose_directories(log, snapshot, found, options, quiet) if found else found
 
 
 def _compare(lines: ManifestLines, kept: Sequence[int], output: Store) -> dict[int, str]:

@@ -24,7 +24,6 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
     LiveFiles,
-    ensure_no_vectors,
     load_table,
     warn_of_old_types,
 )
@@ -139,17 +138,17 @@ def _generate(
     output: Store,
     writing: Writing | None = None,
 ) -> ManifestReport:
-    if live.vectors and options.purge_first and options.check:
-        files = format_count(live.vectors, "file has", "files have")
-        context.warn(
-            f"{files} deletion vectors. Without {option('dry_run')} and {option('check')}, "
-            "deltactl first rewrites such files"
-        )
-    else:
-        ensure_no_vectors(live, snapshot.store.uri, options.version)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
     plan = plan_manifests(log, snapshot, live, output=output, options=options, context=context)
+    if plan.vectors and options.purge_first and options.check:
+        files = format_count(plan.vectors, "file has", "files have")
+        context.warn(
+            f"{files} deletion vectors. Without {option('dry_run')} and {option('check')}, "
+            "deltactl first rewrites such files, so that the manifests list other files"
+        )
+    elif plan.vectors:
+        raise _has_vectors(plan.vectors, snapshot.store.uri, options)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl: tuple[str, ...] = ()
     if options.ddl:
@@ -168,6 +167,27 @@ def _generate(
         error.is_part_done = _is_begun(plan, output)
         raise
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
+
+
+def _has_vectors(count: int, table: str, options: ManifestOptions) -> UnsupportedFeatureError:
+    """Return the error for files with deletion vectors: readers would return deleted rows."""
+    files = format_count(count, f"live file of {table} has", f"live files of {table} have")
+    purge_first, quoted = option("purge_first", True), shlex.quote(table)
+    if options.version is not None:  # a purge does not change it
+        hint = (
+            f"Omit {option('version')}, and add {purge_first}: it writes the manifests of a new "
+            "version without deletion vectors."
+        )
+    elif options.where is not None or options.since is not None:
+        hint = f"Add {purge_first}: it first rewrites these files."
+    else:
+        hint = (
+            f"Run `deltactl optimize {quoted} --purge`, or `deltactl generate-manifest {quoted} "
+            "--purge-first`."
+        )
+    return UnsupportedFeatureError(
+        f"{files} deletion vectors: readers of manifests would return deleted rows", hint=hint
+    )
 
 
 # Source: the hook that Delta on Spark runs after commits of tables with this property.

@@ -140,7 +140,8 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
     assert f"deltactl optimize {table.store.uri} --purge" in ran.err
     assert "Omit --version, and add" in cli("generate-manifest", "events", "--version", "3").err
     ran = cli("generate-manifest", "events", "--purge-first", "--dry-run")
-    assert ran.code == 0 and "deltactl first rewrites" in ran.err
+    assert ran.code == 0
+    assert "deltactl first rewrites such files, so that" in " ".join(ran.err.split())
     assert not Path("events", ROOT).exists()
     envelope = cli("generate-manifest", "events", "--purge-first", "-o", "json").document
     found = (envelope["version_before"], envelope["version_after"])

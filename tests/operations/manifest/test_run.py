@@ -170,6 +170,24 @@ def test_a_line_break_in_a_path_cannot_be_named() -> None:
         generate(store)
 
 
+def test_a_line_break_in_the_path_of_the_table_cannot_be_named(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path / "a\nb")), COLUMNS)
+    builder.append([row(1)])
+    with pytest.raises(UnsupportedFeatureError, match="a%0Ab contains a line break") as caught:
+        generate(builder.store)
+    assert caught.value.hint == "Move the table to a path without line breaks."
+    assert not (tmp_path / "a\nb" / MANIFEST_DIR).exists()
+
+
+@pytest.mark.parametrize("root", ["/a%0Ab", "file:///a%0Db"])
+def test_a_line_break_in_an_absolute_path_cannot_be_named(tmp_path: Path, root: str) -> None:
+    builder = TableBuilder(tmp_path / "t x", COLUMNS)
+    add = {"path": f"{root}/x", "partitionValues": {}, "size": 1, "modificationTime": 1}
+    builder.commit({"add": {**add, "dataChange": True}})
+    with pytest.raises(UnsupportedFeatureError, match="contains a line break"):
+        generate(builder.store)
+
+
 def test_unpartitioned_tables_have_one_manifest_be_it_empty(tmp_path: Path) -> None:
     """An emptied table gets an empty manifest: the old one would give back the deleted rows."""
     builder = TableBuilder(tmp_path / "t x", [Column("id")])
@@ -420,6 +438,41 @@ def test_since_a_version_whose_commits_are_unknown_compares_all(since: int, why:
     assert any(why in message for message in told)
 
 
+@pytest.mark.parametrize("chosen", [{"where": "p = 'a'"}, {"since": 3}])
+def test_only_chosen_partitions_are_purged_and_checked_for_vectors(chosen: dict[str, Any]) -> None:
+    builder = memory("c")
+    (path,) = builder.append([row(8, "b"), row(9, "b")])
+    builder.delete_rows(path, [0])
+    assert builder.version == 3
+    (path,) = builder.append([row(5, "a"), row(6, "a")])
+    assert states(generate(builder.store, ManifestOptions(**chosen))) == {"p=a": "new"}
+    builder.delete_rows(path, [0])
+    with pytest.raises(UnsupportedFeatureError, match="1 live file of .* has deletion") as caught:
+        generate(builder.store, ManifestOptions(**chosen))
+    assert caught.value.hint == "Add purge_first=True: it first rewrites these files."
+    before = builder.version
+    report = generate(builder.store, ManifestOptions(**chosen, purge_first=True))
+    assert (states(report), report.purged_from) == ({"p=a": "changed"}, before)
+    assert {remove["path"] for remove in bodies(builder.store, before + 1, "remove")} == {path}
+    rest = ManifestOptions(where="p = 'c'", purge_first=True)
+    report = generate(builder.store, rest, warn=pytest.fail)
+    assert (states(report), report.purged_from) == ({"p=c": "new"}, None)
+    with pytest.raises(UnsupportedFeatureError, match="1 live file"):
+        generate(builder.store)
+
+
+def test_a_condition_for_removed_partitions_purges_nothing() -> None:
+    builder = memory("a")
+    generate(builder.store)
+    [(removed, _)] = builder.state.files
+    builder.remove(removed)
+    (path,) = builder.append([row(8, "b"), row(9, "b")])
+    builder.delete_rows(path, [0])
+    options = ManifestOptions(where="p = 'a'", purge_first=True)
+    report = generate(builder.store, options, warn=pytest.fail)
+    assert (states(report), report.purged_from) == ({"p=a": "stale"}, None)
+
+
 def test_an_older_version_can_be_named() -> None:
     builder = memory("a")
     builder.append([row(5, "c")])
@@ -508,8 +561,9 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mapping", ["name", "id"])
 def test_column_mapping_is_refused(mapping: str) -> None:
     builder = memory("a", mapping=mapping)
-    with pytest.raises(UnsupportedFeatureError, match="uses column mapping"):
+    with pytest.raises(UnsupportedFeatureError, match="uses column mapping") as caught:
         generate(builder.store)
+    assert "--drop-feature columnMapping`" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview"])
