@@ -34,6 +34,7 @@ APP_ID: Final = "deltactl.clone"
 _SOURCE_ID_TAG: Final = "deltactl.cloneSourceId"
 _KIND_TAG: Final = "deltactl.cloneKind"
 _COMMIT_TAG: Final = "deltactl.cloneSourceCommit"
+_WHERE_TAG: Final = "deltactl.cloneWhere"
 
 _PROTOCOL: Final = "its protocol was changed"
 
@@ -43,7 +44,8 @@ class PastClone:
     """A commit of a clone by deltactl, in ``version`` of the target.
 
     ``source_commit`` is the digest of the commit of the source; ``None`` if it is not known, as
-    after a run of an earlier release.
+    after a run of an earlier release. ``predicate`` has the time of that run as a literal;
+    ``where`` is the condition as it was given.
     """
 
     version: int
@@ -52,6 +54,7 @@ class PastClone:
     source_version: int
     source_commit: str | None
     predicate: str | None
+    where: str | None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -82,6 +85,8 @@ def describe_clone(
     tags = {**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, _KIND_TAG: kind}
     if plan.source_commit is not None:
         tags[_COMMIT_TAG] = plan.source_commit
+    if plan.where is not None:
+        tags[_WHERE_TAG] = plan.where
     return Description(
         operation=CLONE,
         parameters=parameters,
@@ -115,13 +120,15 @@ def _parse(version: int, info: Mapping[str, Any] | None) -> PastClone | None:
     try:
         tags, parameters = info["tags"], info["operationParameters"]
         predicate = parameters.get("predicate")
+        predicate = None if predicate is None else str(json.loads(predicate)[0])
         return PastClone(
             version,
             tags[_KIND_TAG] == "deep",
             str(tags[_SOURCE_ID_TAG]),
             int(parameters["sourceVersion"]),
             tags.get(_COMMIT_TAG),
-            None if predicate is None else str(json.loads(predicate)[0]),
+            predicate,
+            tags.get(_WHERE_TAG, predicate),
             {str(k): str(v) for k, v in json.loads(parameters.get("properties", "{}")).items()},
         )
     except (*MALFORMED, IndexError):

@@ -85,7 +85,8 @@ class ClonePlan:
 
     ``files`` are those of the target, rows of ``ADD_SCHEMA``. ``copies`` are the files to copy,
     rows of ``COPY_SCHEMA``; none if the clone is shallow. ``source_commit`` is the digest of the
-    commit of ``version``; ``None`` if the log only has its checkpoint.
+    commit of ``version``; ``None`` if the log only has its checkpoint. ``predicate`` is the
+    condition ``where`` with the time of the run.
     """
 
     source_uri: str
@@ -94,6 +95,7 @@ class ClonePlan:
     source_commit: str | None
     deep: bool
     predicate: str | None
+    where: str | None
     files: pa.Table = field(repr=False)
     copies: pa.Table = field(repr=False)
     protocol: Protocol
@@ -185,6 +187,7 @@ def plan_clone(snapshot: Snapshot, options: CloneOptions, table_id: str, now_ms:
         digest_commit(snapshot.reader, snapshot.segment.commit),
         options.deep,
         None if where is None else where.sql,
+        options.where,
         files,
         copies,
         _clone_protocol(snapshot.protocol, options.properties),

@@ -8,6 +8,8 @@ does not have any more was removed by a commit, whose tombstone is in the log fo
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -100,7 +102,9 @@ def _find_unexplained(source: Snapshot, plan: ClonePlan, files: pa.Table) -> pa.
     if not files.num_rows:
         return files
     with naming(source.store.uri):
-        for batch in source.tombstone_batches(("path", *KEY_COLUMNS)):
-            removed = file_keys(with_relative_names(source.store, batch))
-            files = files.filter(pc.invert(pc.is_in(file_keys(files), value_set=removed)))
+        columns = ("path", *KEY_COLUMNS)
+        # Live files are known, too: the condition of the plan may leave them out.
+        for batch in chain(source.file_batches(columns), source.tombstone_batches(columns)):
+            known = file_keys(with_relative_names(source.store, batch))
+            files = files.filter(pc.invert(pc.is_in(file_keys(files), value_set=known)))
     return files

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import PredicateError, SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.file_actions import file_keys, sized_file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -171,26 +171,40 @@ def _has_lost(current: Snapshot, plan: ClonePlan) -> bool:
 def _with_past_options(
     options: CloneOptions, past: PastClone | None, source: Snapshot, target: Store, now_ms: int
 ) -> CloneOptions:
-    """Return the options with the predicate and the properties of the clone."""
+    """Return the options with the condition and the properties of the clone.
+
+    The condition is the text of the run that chose it: a current time in it is that of this run.
+    """
     if past is None:
         return options
-    given = options.where
-    if given is not None:  # as it is in commits: another spelling is the same predicate
-        given = parse_predicate(given, source.metadata.partition_fields, now_ms).sql
-    if given is not None and given != past.predicate and not options.full:
-        raise SafetyError(
-            f"{target.uri} was cloned "
-            + (
-                f"without {option('where')}"
-                if past.predicate is None
-                else f"with {option('where')} {past.predicate!r}"
-            )
-            + ", but this run selects other partitions",
-            hint=f"Omit {option('where')} to keep the partitions that the clone has now. To "
-            f"change to the partitions of this run, add {option('full', True)}.",
-        )
-    where = past.predicate if options.where is None and not options.full else options.where
+    where = options.where
+    if not options.full:
+        _ensure_same_condition(where, past.where, source, target, now_ms)
+        where = past.where
     return replace(options, where=where, properties={**past.properties, **options.properties})
+
+
+def _ensure_same_condition(
+    given: str | None, stored: str | None, source: Snapshot, target: Store, now_ms: int
+) -> None:
+    """Refuse a condition that differs from that of the clone in more than its spelling."""
+    fields = source.metadata.partition_fields
+    how = f"without {option('where')}" if stored is None else f"with {option('where')} {stored!r}"
+    try:
+        kept = None if stored is None else parse_predicate(stored, fields, now_ms).sql
+    except PredicateError as error:
+        raise SafetyError(
+            f"{target.uri} was cloned {how}, which does not fit the partition columns of "
+            f"{source.store.uri} any more: {error.message}",
+            hint=f"Add {option('full', True)}, and {option('where')} with a condition on the "
+            "partition columns that the source has now. Without a condition, all rows are cloned.",
+        ) from None
+    if given is not None and parse_predicate(given, fields, now_ms).sql != kept:
+        raise SafetyError(
+            f"{target.uri} was cloned {how}, but this run selects other partitions",
+            hint=f"Omit {option('where')} to keep the condition of the clone. To change to the "
+            f"condition of this run, add {option('full', True)}.",
+        )
 
 
 def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions) -> None:

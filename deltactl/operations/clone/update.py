@@ -195,8 +195,8 @@ def ensure_may_remove(update: Update) -> None:
         "delta.appendOnly"
     ):
         raise SafetyError(
-            f"the source no longer has {format_count(update.removed.num_rows, 'file', 'files')} "
-            "of the clone, but delta.appendOnly forbids removing files from the clone",
+            f"this run must remove {format_count(update.removed.num_rows, 'file', 'files')} from "
+            "the clone, but delta.appendOnly forbids removing files",
             hint=f"Rerun with {option('properties')} delta.appendOnly=false. This changes the "
             "property of the clone, not of the source.",
         )

@@ -70,10 +70,11 @@ def clone(
     dry_run: bool = False,
     cancel: threading.Event | None = None,
     first_id: int = 1,
+    now_ms: int = START_MS + 3_600_000,
     **options: Any,
 ) -> CloneReport:
     warn = (lambda _: None) if warnings is None else warnings.append
-    clock = FixedClock(START_MS + 3_600_000, first_id=first_id)
+    clock = FixedClock(now_ms, first_id=first_id)
     context = RunContext(warn=warn, sleep=lambda _: None, clock=clock, cancel=cancel)
     return clone_table(
         DeltaLog(source, context.warn),

@@ -442,6 +442,76 @@ def test_the_same_predicate_in_another_spelling(where: str) -> None:
     assert sync(builder.store, target).is_done
 
 
+LAST_DAYS = "day >= current_date() - interval 1 day"
+
+
+def days() -> TableBuilder:
+    """A table with a row for each of the days 12, 13 and 14; the first run is on day 14."""
+    builder = memory_table(Column("day", "date"), Column("id"), partition_by=["day"])
+    builder.append(*([{"day": f"2023-11-{day}", "id": day}] for day in (12, 13, 14)))
+    return builder
+
+
+@pytest.mark.parametrize("where", [None, LAST_DAYS, "day >= date_sub(current_date(), 1)"])
+@pytest.mark.parametrize("is_cleaned_up", [False, True])
+def test_a_condition_with_the_current_date_moves(where: str | None, is_cleaned_up: bool) -> None:
+    builder, target = days(), fresh_store()
+    sync(builder.store, target, where=LAST_DAYS)
+    assert ids(target) == [13, 14]
+    for number in (1, 2):  # also if the source has no new version
+        now_ms = START_MS + number * DAY_MS
+        if number == 1:
+            builder.append([{"day": "2023-11-15", "id": 15}])
+        if is_cleaned_up:
+            builder.checkpoint()
+            builder.forget_commits(builder.version + 1)
+        report = sync(builder.store, target, where=where, now_ms=now_ms)
+        assert (report.version_after, report.files_removed) == (number, 1)
+        assert ids(target) == [14, 15][number - 1 :]
+        assert sync(builder.store, target, where=where, now_ms=now_ms).is_done
+    assert Table("x", store=target).snapshot(0).files.num_rows == 2
+    with pytest.raises(
+        SafetyError, match=r"cloned with where 'day >= current_date\(\) - .*'"
+    ) as no:
+        sync(builder.store, target, where="day >= '2023-11-14'", now_ms=now_ms)
+    assert no.value.hint is not None and no.value.hint.startswith("Omit where to keep")
+
+
+def test_a_condition_that_an_earlier_release_stored_does_not_move() -> None:
+    builder, target = days(), fresh_store()
+    sync(builder.store, target, where=LAST_DAYS)
+    lines = commit_lines(target, 0)
+    for line in lines:
+        line.get("commitInfo", {"tags": {}})["tags"].pop("deltactl.cloneWhere", None)
+    target.put(commit_path(0), "\n".join(map(json.dumps, lines)).encode())
+    builder.append([{"day": "2023-11-15", "id": 15}])
+    tomorrow = START_MS + DAY_MS
+    with pytest.raises(SafetyError, match="was cloned with where .*DATE '2023-11-13'"):
+        sync(builder.store, target, where=LAST_DAYS, now_ms=tomorrow)
+    sync(builder.store, target, now_ms=tomorrow)
+    assert ids(target) == [13, 14, 15]
+    sync(builder.store, target, where=LAST_DAYS, full=True, now_ms=tomorrow)
+    sync(builder.store, target, where=LAST_DAYS, now_ms=tomorrow + DAY_MS)
+    assert ids(target) == [15]
+
+
+def test_a_condition_on_a_column_that_no_longer_partitions_the_source() -> None:
+    columns = (Column("p", "string"), Column("q", "string"), Column("id"))
+    builder, target = memory_table(*columns, partition_by=["p"]), fresh_store()
+    builder.append([{"p": "a", "q": "b", "id": 1}], [{"p": "b", "q": "b", "id": 2}])
+    sync(builder.store, target, where="p = 'a'")
+    path, other = (path for path, _ in builder.state.files)
+    builder.remove(path, other)
+    builder.change_metadata(partitionColumns=["q"])
+    for where in (None, "q = 'b'"):
+        with pytest.raises(
+            SafetyError, match="cloned with where \"p = 'a'\", which does not fit"
+        ) as no:
+            sync(builder.store, target, where=where)
+        assert no.value.hint is not None and no.value.hint.startswith("Add full=True, and where")
+    assert sync(builder.store, target, where="q = 'b'", full=True).files_removed == 1
+
+
 def test_a_log_without_the_last_clone_is_refused() -> None:
     builder, target = with_vectors(), fresh_store()
     sync(builder.store, target)
