@@ -172,14 +172,15 @@ def _generate(
 def _has_vectors(count: int, table: str, options: ManifestOptions) -> UnsupportedFeatureError:
     """Return the error for files with deletion vectors: readers would return deleted rows."""
     files = format_count(count, f"live file of {table} has", f"live files of {table} have")
-    purge_first, quoted = option("purge_first", True), shlex.quote(table)
+    quoted = shlex.quote(table)
     if options.version is not None:  # a purge does not change it
         hint = (
-            f"Omit {option('version')}, and add {purge_first}: it writes the manifests of a new "
-            "version without deletion vectors."
+            f"Omit {option('version')}, and add {option('purge_first', True)}: it writes the "
+            "manifests of a new version without deletion vectors."
         )
-    elif options.where is not None or options.since is not None:
-        hint = f"Add {purge_first}: it first rewrites these files."
+    elif options.where is not None:
+        where = shlex.quote(options.where)
+        hint = f"Run `deltactl generate-manifest {quoted} --where {where} --purge-first`."
     else:
         hint = (
             f"Run `deltactl optimize {quoted} --purge`, or `deltactl generate-manifest {quoted} "

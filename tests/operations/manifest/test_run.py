@@ -449,7 +449,11 @@ def test_only_chosen_partitions_are_purged_and_checked_for_vectors(chosen: dict[
     builder.delete_rows(path, [0])
     with pytest.raises(UnsupportedFeatureError, match="1 live file of .* has deletion") as caught:
         generate(builder.store, ManifestOptions(**chosen))
-    assert caught.value.hint == "Add purge_first=True: it first rewrites these files."
+    command = f"`deltactl generate-manifest {builder.store.uri} "
+    command += (
+        "--where 'p = '\"'\"'a'\"'\"'' --purge-first`" if "where" in chosen else "--purge-first`"
+    )
+    assert command in (caught.value.hint or "")
     before = builder.version
     report = generate(builder.store, ManifestOptions(**chosen, purge_first=True))
     assert (states(report), report.purged_from) == ({"p=a": "changed"}, before)
