@@ -67,17 +67,20 @@ def read_file_stats(
     reader = StatsReader(metadata.schema, columns, facts)
     reader.add(metadata)
     leaves = {
-        path: LeafStats(values.nulls[0], _decode(values.lower[0]), _decode(values.upper[0]))
+        path: LeafStats(
+            values.nulls[0], decode_bound(values.lower[0]), decode_bound(values.upper[0])
+        )
         for path, values in reader.finish().items()
     }
     return FileStats(metadata.num_rows, leaves)
 
 
-def _decode(value: Any) -> Value | None:
+def decode_bound(value: Any) -> Value | None:
+    """Return a bound with its bytes as a string; ``None`` if they are not UTF-8."""
     if not isinstance(value, bytes):
         known: Value | None = value
         return known
-    # A bound may have been cut in the middle of a character.
+    # Cut in the middle of a character, or written by a program that does not encode strings.
     with suppress(UnicodeDecodeError):
         return value.decode()
     return None

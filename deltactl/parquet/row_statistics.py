@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.facts import select_leaf
+from deltactl.parquet.footer import decode_bound
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.deletion_vectors import live_mask
 from deltactl.protocol.stats import FieldPath, LeafStats, Value
@@ -27,7 +28,8 @@ class Measured:
     """Counts of a file. Only ``num_rows`` and ``stored_nulls`` include deleted rows.
 
     ``leaves`` has the null counts and bounds of live rows, in the form of ``LeafStats``; bounds
-    exclude NaN; ``with_nan`` are the leaves that have it in a live row.
+    exclude NaN; ``with_nan`` are the leaves that have it in a live row. A string that is not UTF-8
+    is no bound: then the bound is unknown.
     """
 
     num_rows: int = 0
@@ -75,6 +77,9 @@ def measure_file(
             found.leaves[leaf.path] = _merge(found.leaves[leaf.path], values, leaf)
             if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
                 found.with_nan.add(leaf.path)
+    for path, stats in found.leaves.items():
+        low, high = decode_bound(stats.minimum), decode_bound(stats.maximum)
+        found.leaves[path] = LeafStats(stats.null_count, low, high)
     return found
 
 
@@ -91,8 +96,10 @@ def _merge(before: LeafStats, values: pa.Array, leaf: StatsLeaf) -> LeafStats:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Return timestamps as microseconds and dates as days; NaN becomes null."""
+    """Return timestamps as microseconds, dates as days, strings as bytes; NaN becomes null."""
     kind = values.type
+    if pa.types.is_string(kind):
+        return values.cast(pa.binary())
     if pa.types.is_timestamp(kind):
         return values.view(pa.int64())
     if pa.types.is_date32(kind):

@@ -178,12 +178,17 @@ class _File:
             return None  # numbers have another order than their texts
         groups = (footer.row_group(it).column(leaf.index) for it in range(footer.num_row_groups))
         known = [it.statistics if it.is_stats_set else None for it in groups]
-        bounds = [(it.min, it.max) if it and it.has_min_max else (None, None) for it in known]
+        # As bytes: strings, and bounds that were truncated, may not be UTF-8.
+        minimum, maximum = ("min_raw", "max_raw") if leaf.type in _TEXTS else ("min", "max")
+        bounds = [
+            (getattr(it, minimum), getattr(it, maximum)) if it and it.has_min_max else (None, None)
+            for it in known
+        ]
         try:
-            low, high = (pa.array(side, leaf.type) for side in zip(*bounds, strict=True))
+            low, high = (_as_column(side, leaf.type) for side in zip(*bounds, strict=True))
             return cast_leaf(low, wanted), cast_leaf(high, wanted)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return None  # for example a truncated string that is not UTF-8
+            return None
 
     def _read(
         self, groups: Sequence[int], variant: Variant, stored: Mapping[str, FieldPath]
@@ -229,6 +234,13 @@ class _File:
             # A directory of a file that no action names may be named by anything.
             if key is not None and (self.is_named or name not in stored):
                 yield name, _parse(self.known[key], variant.columns[name].type)
+
+
+def _as_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return bounds as a column; strings are bytes that are not checked."""
+    if kind in _TEXTS:
+        return pa.array(values, pa.binary()).view(pa.string())
+    return pa.array(values, kind)
 
 
 @lru_cache

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from deltactl.errors import CorruptLogError, PredicateError
 from deltactl.operations.predicate.literals import Constant, fit_constant
-from deltactl.operations.predicate.terms import Call, Fixed, Operand
+from deltactl.operations.predicate.terms import Call, Fixed, Operand, replace_invalid
 from deltactl.protocol.arrow_schemas import describe_type
 from deltactl.protocol.partitions import parse_partition_column
 
@@ -108,7 +108,7 @@ def _to_date(moments: pa.Array) -> pa.Array:
 
 def _parse_texts(texts: pa.Array, to: pa.DataType) -> pa.Array:
     try:
-        return parse_partition_column(pc.utf8_trim_whitespace(texts), to)
+        return parse_partition_column(pc.utf8_trim_whitespace(replace_invalid(texts)), to)
     except CorruptLogError as error:
         raise PredicateError(
             f"a value of the table cannot be cast to {describe_type(to)}: {error.message}",
@@ -142,6 +142,7 @@ def change_case(name: str, operand: Operand) -> Operand:
     change = str.upper if name == "UPPER" else str.lower
 
     def apply(texts: pa.Array) -> pa.Array:
+        texts = replace_invalid(texts)
         distinct = pc.unique(texts)
         changed = [None if it is None else change(it) for it in distinct.to_pylist()]
         return pa.array(changed, pa.string()).take(pc.index_in(texts, value_set=distinct))

@@ -269,6 +269,16 @@ class NullTest:
         return pc.is_null(self.operand.values(rows))
 
 
+def replace_invalid(texts: pa.Array) -> pa.Array:
+    """Return strings with U+FFFD for bytes that are not UTF-8, as Java decodes strings of files."""
+    data = texts.cast(pa.binary())
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = [None if it is None else it.decode(errors="replace") for it in data.to_pylist()]
+        return pa.array(decoded, pa.string())
+
+
 @dataclass(frozen=True, slots=True)
 class Likeness:
     """A text LIKE or RLIKE a pattern, which ``regex`` translates for RE2; ``None``: it is NULL."""
@@ -291,7 +301,7 @@ class Likeness:
         """Return null where the text or the pattern is null."""
         if self.regex is None:
             return rows.repeat(None)
-        return pc.match_substring_regex(self.operand.values(rows), self.regex)
+        return pc.match_substring_regex(replace_invalid(self.operand.values(rows)), self.regex)
 
 
 @dataclass(frozen=True, slots=True)

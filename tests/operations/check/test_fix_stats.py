@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from deltactl import ConflictError, Table
+from deltactl import ConflictError, Table, convert
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
 from deltactl.log.writing.transaction import Transaction
 from deltactl.operations.check.fixes import stats as fixes_stats
 from deltactl.operations.check.fixes.stats import StatsReport
+from deltactl.parquet.reader import DEFAULT_BATCH_ROWS
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -82,6 +85,36 @@ def test_what_is_computed(stats: Any, reason: str | None) -> None:
     assert Table("x", store=store).check(depth="footers").is_sound
     assert fix(store).is_empty
     Table("x", store=store).restore(version=before)
+
+
+@pytest.mark.parametrize(
+    ("values", "lowest", "highest"),
+    [
+        ([b"a\xe9", b"z"], None, "z"),
+        ([b"a", b"z\xe9"], "a", None),
+        ([b"a\xe9", b"z\xe9"], None, None),
+    ],
+)
+def test_strings_that_are_not_utf8_are_no_bounds(
+    tmp_path: Path, values: list[bytes], lowest: str | None, highest: str | None
+) -> None:
+    """Hive, Impala and Spark write text of other encodings into strings; all batches count."""
+    texts = pa.array([*values, *[b"m"] * DEFAULT_BATCH_ROWS], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"s": texts}), tmp_path / "1.parquet")
+    convert(str(tmp_path), statistics=False)
+    table = Table(str(tmp_path))
+    assert table.check(depth="data").is_sound
+    assert table.fix(kind="stats").version_after == 1
+    (stats,) = stats_of(LocalStore(str(tmp_path)))
+    bounds = {"minValues": {"s": lowest}, "maxValues": {"s": highest}}
+    known = {
+        member: {name: text for name, text in found.items() if text}
+        for member, found in bounds.items()
+    }
+    rows = len(texts)
+    assert stats == {"numRecords": rows, **known, "nullCount": {"s": 0}}
+    assert table.check(depth="data").is_sound
+    assert table.fix(kind="stats").version_after is None
 
 
 def test_the_properties_of_today_decide(tmp_path: Path) -> None:

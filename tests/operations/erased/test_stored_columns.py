@@ -224,6 +224,30 @@ def test_a_converted_directory_with_other_values_than_its_names(tmp_path: Path) 
     assert [it.name for it in report.places] == ["files of older versions"]
 
 
+@pytest.mark.parametrize(
+    ("predicate", "rows"),
+    [
+        ("s = 'ok'", 1),
+        ("s LIKE '%Ray%'", 1),
+        ("s LIKE 'Ren_ Ray'", 1),
+        ("s RLIKE '^R.*y$'", 1),
+        ("UPPER(s) = 'OK'", 1),
+        ("LOWER(s) LIKE '%ray'", 1),
+        ("s = 'zz'", 0),
+    ],
+)
+def test_rows_beside_strings_that_are_not_utf8_are_found(
+    tmp_path: Path, predicate: str, rows: int
+) -> None:
+    """Hive, Impala and Spark write text of other encodings into strings."""
+    texts = pa.array([b"Ren\xe9 Ray", b"ok", b"", None], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"s": texts}), tmp_path / "1.parquet", row_group_size=1)
+    convert(str(tmp_path), statistics=False)
+    report = Table(str(tmp_path)).check_erased(predicate)
+    assert not report.unread
+    assert [it.rows for it in report.places] == [rows][:rows]
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_the_footer_of_each_file_is_read_and_no_rows(stored: bool) -> None:
     """One request a file, as for a data column, if the values are excluded."""
