@@ -22,6 +22,7 @@ from deltactl.protocol.stats import FieldPath
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.protocol.stats_encoding import LeafColumns, encode_leaf
 from deltactl.protocol.vacuum_names import is_of_delta_writer
+from deltactl.storage.names import is_utf8
 from deltactl.storage.open import open_store
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
@@ -39,6 +40,8 @@ FILE_SCHEMA: Final = pa.schema(
 # Limits memory: a parsed footer needs ten times its size.
 _FOOTERS_HELD: Final = 64
 _FOOTER_BYTES_HELD: Final = 1 << 20
+
+_NOT_UTF8: Final = "its path is not UTF-8, as a log needs it: rename the file or its directories"
 
 _KERNEL: Final = b"io.delta.kernel.default-parquet-writer"
 """A key that Delta Kernel for Java writes into footers."""
@@ -118,13 +121,17 @@ class _FooterReader:
         try:
             if info is None or isinstance(data, str):
                 raise DataFileError(str(data))
-            self._held.append((info, parse_footer_bytes(data, info.size_bytes)))
+            footer = parse_footer_bytes(data, info.size_bytes)
         except DataFileError as error:
             if has_parquet_name(name):
                 self._problems.append((name, None, error.message))
             else:
                 self._left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
             return
+        if not is_utf8(name):
+            self._problems.append((name, None, _NOT_UTF8))
+            return
+        self._held.append((info, footer))
         self._held_bytes += len(data)
         if len(self._held) >= _FOOTERS_HELD or self._held_bytes >= _FOOTER_BYTES_HELD:
             self._read_held()

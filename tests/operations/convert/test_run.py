@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,26 @@ def test_all_offenders_at_once_and_nothing_committed(tmp_path: Path) -> None:
     for path, _, _ in error.problems:
         assert path in error.message
     assert error.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    "name", [b"caf\xe9.parquet", b"p=caf\xe9/1.parquet", b"caf\xe9/p=1/1.parquet"]
+)
+def test_a_path_that_is_not_utf8_is_a_problem(tmp_path: Path, name: bytes) -> None:
+    """A log cannot name it. Other files that are not Parquet are left out."""
+    write(tmp_path, "1.parquet", {"id": [1]})
+    stored = tmp_path / os.fsdecode(name)
+    try:
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        stored.with_name(os.fsdecode(b"\xe9")).write_bytes(b"text")
+    except OSError:
+        pytest.skip("the file system takes only UTF-8")
+    shutil.copy(tmp_path / "1.parquet", stored)
+    ((path, column, why),) = refuse(tmp_path).problems
+    assert (os.fsencode(path), column) == (name, None)
+    assert why.startswith("its path is not UTF-8")
+    stored.unlink()
+    assert convert(str(tmp_path)).files_added == 1
 
 
 def test_nothing_to_convert(tmp_path: Path) -> None:
