@@ -10,9 +10,10 @@ type.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
@@ -131,7 +132,8 @@ class SchemaMerger:
         if not self.widens:
             raise _Conflict(
                 path,
-                f"{_differs(new, known)}; {option('schema_mode', 'widen')} makes both {wide.name}",
+                f"{_differs(new, known)}; {option('schema_mode', 'widen')} makes both "
+                f"{wide.name} or wider",
             )
         self.widened.add(path)
         return wide
@@ -231,7 +233,7 @@ def plan_partitions(
         if not bad:
             texts = pa.array(list(by_folder.values()), pa.string())
             if kind == PrimitiveType("timestamp"):
-                assumes_utc |= not pc.all(zone_mask(texts)).as_py()
+                assumes_utc |= pc.all(zone_mask(texts)).as_py() is False
             formed = format_partition_values(texts, arrow_type(kind), assume_utc=True).to_pylist()
             for directory, text in zip(by_folder, formed, strict=True):
                 values[directory][column.name] = text
@@ -262,6 +264,8 @@ def _parse_directories(
     """Return names and values in each directory's path; skip plain directories around them."""
     pairs: dict[str, list[tuple[str, str | None]]] = {}
     problems: list[Problem] = []
+    with_null = (it.split("/") for it in directories if HIVE_NULL in it)
+    of_nulls = {path for it in with_null for path in accumulate(it, "{}/{}".format)}
     for directory in directories:
         parts = directory.split("/") if directory else []
         keyed = [index for index, part in enumerate(parts) if "=" in part]
@@ -271,9 +275,7 @@ def _parse_directories(
             if not name:
                 problems.append((directory, None, f"{parts[index]!r} has no column name"))
             elif not value:
-                null = f"{name}={HIVE_NULL}"
-                why = f"{parts[index]!r} has no value: rename it to {null!r}, as Spark names it"
-                problems.append((directory, None, why))
+                problems.append((directory, None, _explain_empty(parts[: index + 1], of_nulls)))
             found.append((hive_unescape(name), hive_value(value)))
         if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
             problems.append(
@@ -281,6 +283,20 @@ def _parse_directories(
             )
         pairs[directory] = found
     return pairs, problems
+
+
+def _explain_empty(parts: Sequence[str], known: Container[str]) -> str:
+    """Return the problem of a directory without a value, the last of ``parts``, and the repair.
+
+    DuckDB writes such a directory for ``''`` beside that for null, with files of the same names.
+    ``known``: directories that contain files.
+    """
+    last, null = parts[-1], f"{parts[-1]}{HIVE_NULL}"
+    if "/".join([*parts[:-1], null]) in known:
+        repair = f"move its files to {null!r}, which has files too, under names that are not there"
+    else:
+        repair = f"rename it to {null!r}, as Spark names it"
+    return f"{last!r} has no value: {repair}. Then '' becomes null"
 
 
 def _infer_columns(

@@ -115,6 +115,12 @@ def test_times_with_a_zone_in_folder_names_need_no_warning(tmp_path: Path) -> No
     assert not told
 
 
+def test_null_times_in_folder_names_need_no_warning(tmp_path: Path) -> None:
+    write(tmp_path, "t=__HIVE_DEFAULT_PARTITION__/1.parquet", {"id": [1]})
+    report = convert(str(tmp_path), partition_by="t timestamp")
+    assert report.plan is not None and report.plan.notes == ()
+
+
 def test_a_partition_column_in_the_files_too_keeps_its_place_and_type(tmp_path: Path) -> None:
     write(tmp_path, "p=01/1.parquet", {"p": pa.array([1], pa.int16()), "id": [5]})
     told: list[str] = []
@@ -174,6 +180,16 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
         (["p=1/q=2/1.parquet", "q=2/p=1/2.parquet"], None, "directories are not p=.../q=..."),
         (["p=1/x/q=1/1.parquet"], None, "plain directories are between"),
         (["p=/1.parquet"], None, "rename it to 'p=__HIVE_DEFAULT_PARTITION__'"),
+        (
+            ["p=/q=1/1.parquet", "p=__HIVE_DEFAULT_PARTITION__/q=2/1.parquet"],
+            None,
+            "move its files to 'p=__HIVE_DEFAULT_PARTITION__', which has files too",
+        ),
+        (
+            ["p=1/q=/1.parquet", "p=2/q=__HIVE_DEFAULT_PARTITION__/1.parquet"],
+            None,
+            "rename it to 'q=__HIVE_DEFAULT_PARTITION__', as Spark names it. Then '' becomes null",
+        ),
         (["=1/1.parquet"], None, "has no column name"),
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
         (["p=1/1.parquet"], "", "the table has no partition columns"),
@@ -287,6 +303,17 @@ def test_types_widen_where_allowed(
         {"a": float(value) if wide == "double" else value} for value in table["a"].to_pylist()
     ]
     assert_all_read(tmp_path, expected)
+
+
+def test_the_type_of_a_conflict_may_become_wider_by_other_files(tmp_path: Path) -> None:
+    for number, kind in enumerate(
+        [pa.decimal128(20, 0), pa.decimal128(21, 1), pa.decimal128(13, 3)]
+    ):
+        write(tmp_path, f"{number}.parquet", {"a": pa.array([Decimal(1)], kind)})
+    told = [why.partition("; ")[2] for _, _, why in refuse(tmp_path).problems]
+    makes = "schema_mode='widen' makes both"
+    assert told == [f"{makes} decimal(21,1) or wider", f"{makes} decimal(23,3) or wider"]
+    assert schema(convert(str(tmp_path), WIDEN)) == {"a": "decimal(23,3)"}
 
 
 @pytest.mark.parametrize(
