@@ -237,10 +237,15 @@ def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """Return floats as their bits, at any depth: NaN equals NaN, and -0.0 is not 0.0."""
+    """Return floats as their bits, at any depth: NaN equals NaN, and -0.0 is not 0.0.
+
+    Strings become bytes: a value may not be UTF-8.
+    """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _comparable(array.storage)
+    if pa.types.is_string(kind):
+        return array.cast(pa.binary())
     if pa.types.is_floating(kind):
         return array.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
     if pa.types.is_struct(kind):

@@ -339,6 +339,19 @@ def test_wrong_row_ids_are_caught_by_full(monkeypatch: Patch) -> None:
     assert_caught(builder, "full")
 
 
+def test_a_difference_beside_strings_that_are_not_utf8_is_named(monkeypatch: Patch) -> None:
+    builder = TableBuilder(fresh_store(), [Column("a", "string")])
+    texts = pa.array([b"caf\xe9", b"ok"], pa.binary()).view(pa.string())
+    for name in ("1.parquet", "2.parquet"):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"a": texts}), sink)
+        builder.store.put(name, sink.getvalue().to_pybytes())
+        builder.commit(builder.adopt(name))
+    reorder_when_writing(monkeypatch)
+    with pytest.raises(VerificationError, match="column 'a' differs from the input in row 0"):
+        run(builder, "full")
+
+
 def test_files_with_string_views_are_verified() -> None:
     """As delta-rs writes them when it deletes rows; Arrow cannot take rows of such columns."""
     store = MemoryStore(f"memory://views-{next(_NUMBERS)}/t")
