@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -298,9 +298,7 @@ def put_wrong_checksum(builder: TableBuilder) -> str:
 
 def test_a_checksum_file_that_disagrees_goes() -> None:
     builder = new_table()
-    for number in range(4):
-        add = builder.write_file([{"id": number, "p": None}])
-        builder.commit(add, operationMetrics={"numFiles": "1"})
+    append_measured(builder, [None] * 4)
     name = put_wrong_checksum(builder)
     (finding,) = repair(builder.store, dry_run=True).findings
     assert (finding.name, finding.repaired) == (name, False)
@@ -321,6 +319,16 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
     assert builder.store.stat_many([name]) != [None]
 
 
+def append_measured(builder: TableBuilder, partitions: Iterable[str | None]) -> list[str]:
+    """Append a row to each partition, in commits with metrics; return the names of the files."""
+    paths = []
+    for number, partition in enumerate(partitions, 1):
+        add = builder.write_file([{"id": number, "p": partition}])
+        builder.commit(add, operationMetrics={"numFiles": "1"})
+        paths.append(add["add"]["path"])
+    return paths
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -333,14 +341,13 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
 )
 def test_a_compacted_file_that_disagrees_goes(wrong: Any, said: str) -> None:
     builder = new_table(partition_by=["p"])
-    builder.append([{"id": 1, "p": "a"}])
-    (path,) = builder.append([{"id": 2, "p": "b"}])
+    paths = append_measured(builder, "ab")
     builder.compact(1, 2)
     assert repair(builder.store).findings == ()
     name = f"{LOG}/{1:020d}.{2:020d}.compacted.json"
     lines = [json.loads(text) for text in builder.store.read(name).splitlines()]
     told = [
-        {"add": wrong(node["add"])} if node.get("add", {}).get("path") == path else node
+        {"add": wrong(node["add"])} if node.get("add", {}).get("path") == paths[1] else node
         for node in lines
     ]
     builder.store.put(name, "\n".join(map(json.dumps, told)).encode())
@@ -353,9 +360,7 @@ def test_a_compacted_file_that_disagrees_goes(wrong: Any, said: str) -> None:
 
 def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
     builder = new_table()
-    (older,) = builder.append([{"id": 1, "p": None}])
-    for number in (2, 3):
-        builder.append([{"id": number, "p": None}])
+    older, *_ = append_measured(builder, [None] * 3)
     builder.compact(2, 3)
     assert repair(builder.store).findings == ()
     name = f"{LOG}/{2:020d}.{3:020d}.compacted.json"
