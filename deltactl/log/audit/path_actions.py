@@ -26,6 +26,7 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.keyed_hash import hash_pairs
 from deltactl.numpy_types import Flags, Hashes, Integers
 from deltactl.protocol.path_columns import normalize_paths
+from deltactl.protocol.vacuum_names import vector_mask
 from deltactl.units import format_count
 
 _NONE: Final = np.zeros(0, np.uint64)
@@ -47,8 +48,13 @@ class PathActions:
     _live: list[Hashes] = field(default_factory=list)
 
     def take(self, parsed: ParsedCommits) -> None:
-        """Add the file actions of commits."""
-        for files, is_add in ((parsed.adds, 1), (parsed.removes, 0)):
+        """Add the file actions of commits.
+
+        A writer that drops the feature deletionVectors commits removes of the files of vectors,
+        which no commit adds.
+        """
+        removes = parsed.removes.filter(pc.invert(vector_mask(parsed.removes["path"])))
+        for files, is_add in ((parsed.adds, 1), (removes, 0)):
             paths = _hash(files)
             self._paths.append(paths)
             self._names.append(_hash_names(self.uri, files))

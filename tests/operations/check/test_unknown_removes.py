@@ -71,3 +71,15 @@ def test_a_remove_of_a_file_that_an_earlier_remove_missed() -> None:
     assert codes(check(builder.store)) == ["REMOVE_MISSED"]
     builder.store.put(commit_path(4), encode_lines([live]))
     assert codes(check(builder.store)) == []
+
+
+def test_the_tombstones_of_dropped_deletion_vectors() -> None:
+    """They name files of vectors, which no commit adds."""
+    builder = new_table(Column("id"), features=["deletionVectors"])
+    (path,) = builder.append([{"id": 1}, {"id": 2}])
+    builder.delete_rows(path, [0])
+    table = Table("x", store=builder.store)
+    table.alter(drop_feature="deletionVectors")
+    operations = table.history()["operation"].to_pylist()
+    assert "Deletion Vector Tombstones" in operations
+    assert "COMMIT_DOUBTFUL" not in codes(check(builder.store))
