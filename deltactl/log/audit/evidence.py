@@ -65,8 +65,9 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     name = _find_unknown_tombstone(own, replayed, known)
     if name is not None:
         return f"it has a tombstone of {name}, which no commit removes"
-    doubts.found = actions.find_unknown_removes(own.version)
-    return _compare_checksum(own, replayed) or doubts.since(first)
+    replaced = CommitDoubts()
+    replaced.found = actions.find_unknown_removes(own.version)
+    return _compare_checksum(own, replayed) or replaced.since(first)
 
 
 def _find_unknown_file(

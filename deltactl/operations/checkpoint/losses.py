@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.commits.events import CommitScan
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -16,28 +17,52 @@ from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
 
 
-def ensure_nothing_lost(
-    log: DeltaLog, latest: Snapshot, scan: CommitScan, first: int, context: RunContext
-) -> None:
-    """Refuse to delete the commits of a scan if one of them added a live file that is lost.
+class AddedNames(Visitor):
+    """Collects the names of the files and deletion vectors that commits after a version add."""
 
-    ``first`` is the oldest version that can be read now: all versions need the files that it has.
-    A version after the scan that does not need a lost file stays readable. So a cleanup looks up
-    only the live files of the commits that it deletes.
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self._after = after
+        self._paths: list[pa.Array] = []
+        self._vectors: list[pa.Array] = []
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Take the adds."""
+        adds = commits.adds.filter(pc.greater(commits.adds["version"], self._after))
+        self._paths += adds["path"].chunks
+        self._vectors += vector_files(adds["deletion_vector"]).drop_null().chunks
+
+    @property
+    def paths(self) -> pa.ChunkedArray:
+        """Return the names of data files."""
+        return pa.chunked_array(self._paths, pa.string())
+
+    @property
+    def vectors(self) -> pa.ChunkedArray:
+        """Return the names of files with deletion vectors."""
+        return pa.chunked_array(self._vectors, pa.string())
+
+
+def ensure_nothing_lost(
+    log: DeltaLog, latest: Snapshot, added: AddedNames, context: RunContext
+) -> None:
+    """Refuse to delete the commits that ``added`` visited if one added a live file that is lost.
+
+    ``added`` begins after the oldest version that can be read now: all versions need the files that
+    it has. A version after the visited ones that does not need a lost file stays readable. So a
+    cleanup looks up only the live files of the commits that it deletes.
 
     Raises:
         SafetyError: such a file does not exist, or has another size.
         DeltactlError: it cannot be found out, or another table has replaced this one.
     """
-    events = scan.events
-    adds = events.filter(pc.and_(events["is_add"], pc.greater(events["version"], first)))
-    if not adds.num_rows:
+    paths, vectors = added.paths, added.vectors
+    if not len(paths):
         return
     parts = []
     for batch in latest.file_batches(PRESENCE_COLUMNS):
-        vectors = vector_files(batch["deletion_vector"])
-        is_new = pc.is_in(batch["path"], value_set=adds["path"])
-        has_new = pc.is_in(vectors, value_set=adds["vector_file"], skip_nulls=True)
+        is_new = pc.is_in(batch["path"], value_set=paths)
+        has_new = pc.is_in(vector_files(batch["deletion_vector"]), value_set=vectors)
         parts.append(batch.filter(pc.or_(is_new, has_new)))
     if not parts:
         return

@@ -22,7 +22,6 @@ from deltactl.log.audit.audited_snapshot import (
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
-from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -34,7 +33,7 @@ from deltactl.operations.checkpoint.doubts import (
     ensure_undoubted,
     find_contradiction,
 )
-from deltactl.operations.checkpoint.losses import ensure_nothing_lost
+from deltactl.operations.checkpoint.losses import AddedNames, ensure_nothing_lost
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
@@ -335,8 +334,8 @@ class _Job:
         if files == self._compared:
             return
         own = planned if is_planned else None
-        events = EventCollector()
-        visitors = [self._doubts, events] if cleanup.lost else [self._doubts]
+        added = AddedNames(cleanup.lost[0][0]) if cleanup.lost else None
+        visitors = [self._doubts] if added is None else [self._doubts, added]
         problem = find_base_problem(self._log, base, own, visitors)
         self._ensure_undoubted(cleanup=True)
         if not (is_planned and found):  # another checkpoint of the version was not compared
@@ -352,11 +351,10 @@ class _Job:
                 else "Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
                 "restore the file that it names from a backup first. Nothing was deleted.",
             )
-        if cleanup.lost:
-            scan, (first, _) = events.between(0, base), cleanup.lost[0]
+        if added is not None:
             # The progress of the run is that of the files that it writes.
             context = replace(self._context, on_progress=None)
-            ensure_nothing_lost(self._log, self._latest, scan, first, context)
+            ensure_nothing_lost(self._log, self._latest, added, context)
 
     def _warn_of_kept(self, by_clock: CleanupPlan, proven: CleanupPlan) -> None:
         """Warn if files are kept that have expired only by this machine's clock."""

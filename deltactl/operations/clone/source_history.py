@@ -66,7 +66,10 @@ def ensure_same_history(
     if None not in (digest, past.source_commit):
         if digest == past.source_commit:
             return
-        raise _lost(f"{is_clone}, but this version of the source is now another commit")
+        raise _lost(
+            f"{is_clone}, but this version of the source is now another commit: the source lost "
+            "commits, and others have their numbers"
+        )
     unknown = f"{is_clone}, and it is not known whether the source still has the same commit"
     if then is None:
         target.warn(f"{unknown}, or lost commits. The log of the clone no longer shows its files")
@@ -80,7 +83,7 @@ def ensure_same_history(
     )
     kept_since_ms = now_ms - snapshot.properties.deleted_file_retention_ms + DAY_MS
     if pc.any(pc.greater(gone["modification_time_ms"], kept_since_ms)).as_py():
-        raise _lost(text)
+        raise _lost(f"{text}: probably the source lost commits, and others have their numbers")
     target.warn(
         f"{text}. A log cleanup deleted these commits, or the source lost the files, as in a "
         f"restore from a backup: check this before a vacuum of the clone. Version {past.version} "
@@ -90,9 +93,10 @@ def ensure_same_history(
 
 def _lost(message: str) -> SafetyError:
     return SafetyError(
-        f"{message}: the source lost commits, and others have their numbers",
+        message,
         hint="Check whether the source was restored from a backup: the clone may have the only "
-        f"copy of the lost rows. Add {option('full', True)} to set the clone to the new versions.",
+        "copy of the lost rows. Or its delta.deletedFileRetentionDuration was raised since. "
+        f"Add {option('full', True)} to set the clone to the new versions.",
     )
 
 
