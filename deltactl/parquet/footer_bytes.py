@@ -125,6 +125,8 @@ def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
     size_bytes = max(size_bytes, 0)  # the log may have any number as the size
     length = min(length, size_bytes)
     (data,) = store.read_ranges(name, [(size_bytes - length, length)])
+    if len(data) < length:
+        raise DataFileError(f"has fewer than the {size_bytes:,} bytes that it should have")
     return data
 
 

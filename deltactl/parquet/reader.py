@@ -50,8 +50,9 @@ class RowReader:
     ``extra`` has the materialized columns of row tracking. They are found by name, and are null in
     files that do not have them. ``verify_pages``: verify the checksums of pages, in files that have
     checksums. ``for_rewrite``: raise an error for values that some readers would read differently
-    after a rewrite (see ``calendar``). ``written``: the same columns, without void ones, under
-    the names of the rows that are returned.
+    after a rewrite (see ``calendar``), and for files of another size than in the log: a rewrite of
+    a file that was replaced would make the loss of its rows permanent. ``written``: the same
+    columns, without void ones, under the names of the rows that are returned.
     """
 
     struct: StructType
@@ -120,10 +121,13 @@ class RowReader:
         """Open a file, from ``source`` if it is already open; close it at the end of the block.
 
         Raises:
-            DataFileError: the file is missing or broken.
+            DataFileError: the file is missing or broken; ``for_rewrite``: it has another size than
+                in the log.
         """
         ensure_readable_path(file.path)
         with naming_file(file.path), source or store.open_input(file.path) as opened:
+            if self.for_rewrite:
+                _ensure_logged_size(opened, file)
             yield pq.ParquetFile(
                 opened,
                 coerce_int96_timestamp_unit="us",  # as Spark; nanoseconds end in the year 2262
@@ -328,6 +332,17 @@ def _divide_groups(
             part, size_bytes = [], 0
     if part:
         yield part
+
+
+def _ensure_logged_size(opened: pa.NativeFile, file: DataFile) -> None:
+    """Refuse a file of another size; a size in the log that is not positive is unknown."""
+    if 0 < file.size_bytes != opened.size():
+        raise DataFileError(
+            f"{file.path!r} has {opened.size():,} bytes, but the log has {file.size_bytes:,}: it "
+            "was replaced, or the write was truncated",
+            hint="Run `deltactl explain FILE_SIZE`, which says how to keep the old rows, the new "
+            "ones, or both. Then rerun.",
+        )
 
 
 def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:

@@ -39,7 +39,6 @@ from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import REMOVE_MAPPING, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.purged_files import state_of_written
-from deltactl.operations.optimize.replaced_inputs import find_replaced
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport, Unfinished
 from deltactl.operations.optimize.rewrite_commit import (
     BinCommitter,
@@ -177,14 +176,10 @@ class OptimizeRun:
             self._commit_batch()
 
     def _take(self, removed: pa.Table, done: Done[RewriteResult]) -> None:
-        """Add a rewritten bin to the batch, unless its files are not those of the log."""
+        """Add a rewritten bin to the batch."""
         _log.debug("bin %d: %s done", done.task_id, format_count(removed.num_rows, "file"))
         result = done.result
         bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
-        if (wrong := find_replaced(self._store, bin_, self._context)) is not None:
-            self._discard([bin_])
-            self._note(removed, wrong)
-            return
         self._rewritten.add(result.groups)
         self._batch.append(bin_)
         self._batch_bytes += input_bytes(bin_)
