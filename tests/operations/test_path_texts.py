@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,10 +13,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltactl import OptimizeOptions, Table, VacuumOptions
+from deltactl.errors import ignore_warning
 from deltactl.library import convert
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.candidates import TWO_TEXTS
 from deltactl.protocol.paths import ascii_directory, decode_path, encode_path, hive_escape
+from deltactl.storage.local.store import LocalStore
 from tests.support.path_texts import READINGS, TextTable
+from tests.support.run import run_on
 from tests.support.vacuum_scenes import Scene, vector_names
 
 pytestmark = pytest.mark.thorough
@@ -34,13 +39,14 @@ Writer = Literal["deltactl", "delta-rs"]
 def vacuum(table: TextTable, mode: Literal["full", "lite"]) -> set[str]:
     """Give the names that a vacuum without retention plans to remove."""
     options = VacuumOptions(mode=mode, retain_ms=0, force_retention=True, max_orphan_fraction=1.0)
-    plan = Table(str(table.root)).vacuum(options, dry_run=True).plan
+    plan = Table(str(table.root), warn=ignore_warning).vacuum(options, dry_run=True).plan
     return set(plan.files["path"].to_pylist())
 
 
 def write_checkpoint(folder: str, writer: str) -> None:
-    if writer == "deltactl":
-        Table(folder).checkpoint()
+    if writer == "deltactl":  # a remove of a file that no commit adds is a doubt
+        confirmed = partial(checkpoint_table, confirm_doubt=lambda question: True)
+        run_on(LocalStore(folder), confirmed, CheckpointOptions())
     else:
         from deltalake import DeltaTable
 
