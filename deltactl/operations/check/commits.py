@@ -51,6 +51,7 @@ from deltactl.units import format_count
 _MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
 _OBJECTS: Final = frozenset({"format.options", "configuration"})
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_CLOCK_DIFFERENCE_MS: Final = 60_000  # clocks of sound machines differ by less
 _EMPTY = (
     "it is empty: a truncated write, or lost content. Delta on Spark, delta-rs and DuckDB "
     "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
@@ -159,6 +160,7 @@ class CommitChecker(Visitor):
         self._path_texts, self._vectors = path_texts, vectors
         self.actions = PathActions(log.uri)
         self._times: dict[int, int | None] = {}
+        self._dates: dict[int, int] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
         self.broken: set[int] = set()
@@ -256,6 +258,7 @@ class CommitChecker(Visitor):
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""
+        self._note_dates()
         since = TableProperties(metadata.configuration).in_commit_since
         if since is None:
             return
@@ -271,6 +274,21 @@ class CommitChecker(Visitor):
                     "COMMIT_TIME", f"its inCommitTimestamp {time} is not after {newest}", version
                 )
             newest = time if newest is None or time is None else max(newest, time)
+
+    def _note_dates(self) -> None:
+        """Note commits that are older than the first one. Clocks of writers may cause this too."""
+        created = self._dates.get(0)
+        if created is None:
+            return
+        older = [v for v, date in self._dates.items() if date < created - _CLOCK_DIFFERENCE_MS]
+        if older:
+            many = format_count(len(older), "commit is", "commits are")
+            self._findings.note(
+                f"{many} dated before commit 0, such as commit {min(older)}: the clock of a writer "
+                "was wrong, or the log has commits of two tables. This is so if a table was "
+                "created again and then copied by a tool that deletes nothing. Compare the log "
+                "with that of the original table"
+            )
 
     def check_partition_keys(self, metadata: Metadata) -> None:
         """Check that every add has a value for each partition column, and no other.
@@ -295,6 +313,8 @@ class CommitChecker(Visitor):
             data = data.removeprefix(_BYTE_ORDER_MARK)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
+        if isinstance(date := (info or {}).get("timestamp"), int):
+            self._dates[version] = date
         if (proof := read_proof(info)) is not None and info is not None:
             self.digests[version] = Stored(proof, _read_version(info, version))
         self._vectors.take_writer(version, (info or {}).get("engineInfo"))

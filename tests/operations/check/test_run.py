@@ -41,7 +41,14 @@ from tests.support.damage import (
     true_stats,
 )
 from tests.support.stores import MemoryStore
-from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, encode_lines
+from tests.support.table_builder import (
+    LOG,
+    START_MS,
+    Column,
+    TableBuilder,
+    commit_path,
+    encode_lines,
+)
 from tests.support.table_samples import FEATURES, LAYOUTS, SHAPES, build_sample
 
 
@@ -125,6 +132,20 @@ def timed() -> TableBuilder:
     builder.append([{"id": 1}])
     builder.append([{"id": 2}])
     return builder
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_commits_that_are_older_than_the_first_one(is_noted: bool) -> None:
+    """A table was created again, and copied over a copy that has later commits of the first one."""
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    edit_action(builder, 2, "commitInfo", timestamp=START_MS - (60_001 if is_noted else 60_000))
+    edit_action(builder, 0, "commitInfo", timestamp=START_MS)
+    report = check(builder.store)
+    assert report.is_sound
+    notes = [note for note in report.notes if "1 commit is dated before commit 0" in note]
+    assert len(notes) == is_noted
 
 
 @pytest.mark.parametrize("time", [None, 5])
