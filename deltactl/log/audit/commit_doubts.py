@@ -155,7 +155,8 @@ def restore_commit(table: str = "TABLE") -> str:
     """Return what to do about a commit that may be damaged."""
     return (
         f"Run `deltactl check {table}` for details, and restore the commit from a backup. If there "
-        "is no backup, or the commit is right, see `deltactl explain COMMIT_DOUBTFUL`."
+        "is no backup, the commit is right, or its changes were written again, see `deltactl "
+        "explain COMMIT_DOUBTFUL`."
     )
 
 

@@ -61,9 +61,10 @@ _EMPTY = (
 
 _RESTORE_REPLACED: Final = (
     "cannot be repaired by deltactl: compare this commit and the earlier ones with a backup, and "
-    "restore the commit that was replaced, with its modification time (`cp -p`). Until then, do "
-    "not vacuum, and keep all checkpoints and .crc files. `deltactl explain COMMIT_DOUBTFUL` says "
-    "what helps without a backup"
+    "restore the commit that was replaced, with its modification time (`cp -p`). If its changes "
+    "were written again, keep the commits, or undo the new changes first: otherwise, rows are "
+    "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
+    "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
 
 

@@ -19,7 +19,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
-from deltactl.log.audit.checkpoints import find_lost
+from deltactl.log.audit.checkpoints import Verdict, find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -58,6 +58,7 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     check_read_checksum,
     find_all_files,
+    keep_confirmed,
 )
 from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
@@ -95,12 +96,11 @@ class _Run:
     _path_texts: PathTextIndex = field(init=False)
     _vectors: VectorIndex = field(default_factory=VectorIndex)
     _commits: CommitChecker = field(init=False)
-    _are_compared: bool = field(init=False)
+    _verdicts: list[Verdict] | None = None
 
     def __post_init__(self) -> None:
         self._path_texts = PathTextIndex(self.log.uri)
         self._commits = CommitChecker(self.log, self.findings, self._path_texts, self._vectors)
-        self._are_compared = self.options.checkpoints
 
     def check(self) -> CheckReport:
         if not check_location(self.log, self.findings):
@@ -156,7 +156,7 @@ class _Run:
         self.counts.num_checkpoints = len(self.log.checkpoints)
         if self.options.checkpoints:
             del self.findings.rows[before:]  # the full check reports them again, with more detail
-            wrong = check_all_checkpoints(self.log, self.findings)
+            wrong = self._compare_checkpoints()
         check_last_checkpoint(self.log, broken, self.findings, strict=self.options.checkpoints)
         return broken | wrong
 
@@ -205,7 +205,8 @@ class _Run:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
         If a checkpoint can be opened but is corrupt in a later part, an older one is used. If its
-        files are not those of the commits, all checkpoints are compared.
+        files are not those of the commits, or a commit may be damaged, all checkpoints are
+        compared.
         """
         before = len(self.findings.rows)
         state = StateChecker(
@@ -223,7 +224,8 @@ class _Run:
             self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
             broken |= {checkpoint}
             return self._check_again(broken)
-        if not self._are_compared and not self._commits.agree_with_live(snapshot):
+        is_doubtful = self.findings.has("COMMIT_DOUBTFUL")
+        if self._verdicts is None and (is_doubtful or not self._commits.agree_with_live(snapshot)):
             found = self.findings.rows[before:]
             del self.findings.rows[before:]
             broken |= self._compare_checkpoints()
@@ -251,11 +253,11 @@ class _Run:
 
     def _compare_checkpoints(self) -> frozenset[Checkpoint]:
         """Compare every checkpoint with its version, once; return those proven wrong."""
-        self._are_compared = True
         # The comparison reports them again.
         rows = [row for row in self.findings.rows if row[0] != "CHECKPOINT_UNREADABLE"]
         self.findings.rows = rows
-        return check_all_checkpoints(self.log, self.findings)
+        self._verdicts = check_all_checkpoints(self.log, self.findings)
+        return frozenset(it.checkpoint for it in self._verdicts if it.trust == "bad")
 
     def _choose_files(self, snapshot: Snapshot, commits: CommitChecker) -> LiveFiles | AllFiles:
         """Return the files of all versions if requested and rebuildable, else the live files."""
@@ -363,6 +365,7 @@ class _Run:
     ) -> CheckReport:
         engine = engine or self.context.engine
         self._note_lost()
+        keep_confirmed(self._verdicts or (), self.log, self.findings)
         return CheckReport(
             version=None if snapshot is None else snapshot.version,
             options=self.options,

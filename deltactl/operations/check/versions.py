@@ -32,6 +32,12 @@ from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 
 _KEEP: Final = "keep this file: it may be right, and a commit wrong"
+_KEEP_COMMIT: Final = (
+    "keep the commits as they are if the rows are right, or the lost changes were written again: "
+    "{} agrees with the commits. Before you restore an original, undo what was written instead, or "
+    "rows are there twice; then run `deltactl checkpoint {} --repair`. `deltactl explain "
+    "COMMIT_DOUBTFUL` says more"
+)
 _COLUMNS: Final = tuple(BATCH.names[:-1])
 
 
@@ -177,12 +183,26 @@ def check_older_checksums(
     return num_checksums
 
 
-def check_all_checkpoints(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
-    """Compare each checkpoint with its version rebuilt without it; return those proven wrong."""
+def check_all_checkpoints(log: DeltaLog, findings: Findings) -> list[Verdict]:
+    """Compare each checkpoint with its version rebuilt without it."""
     verdicts = check_checkpoints(log)
     for verdict in verdicts:
         _add_verdict(verdict, findings)
-    return frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
+    return verdicts
+
+
+def keep_confirmed(verdicts: Sequence[Verdict], log: DeltaLog, findings: Findings) -> None:
+    """Advise to keep doubtful commits as they are if each later checkpoint agrees with them.
+
+    A person who wrote the lost changes again may have confirmed the first of these checkpoints.
+    """
+    for code, version, file, _ in findings.rows:
+        if code != "COMMIT_DOUBTFUL" or version is None or file is None:
+            continue
+        later = [it for it in verdicts if it.checkpoint.version >= version]
+        if {it.trust for it in later} == {"good"}:
+            name = later[0].checkpoint.names[0]
+            findings.repairs[file] = _KEEP_COMMIT.format(name, shlex.quote(log.uri))
 
 
 def _add_verdict(verdict: Verdict, findings: Findings) -> None:

@@ -44,6 +44,17 @@ def test_a_replaced_commit_is_found(
     assert "compare this commit and the earlier ones with a backup" in row["repair"]
 
 
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_commits_with_which_a_later_checkpoint_agrees_are_kept(
+    tmp_path: Path, checkpoints: bool
+) -> None:
+    table = replace_optimize(tmp_path)
+    DeltaTable(tmp_path).create_checkpoint()
+    (row,) = table.check(checkpoints=checkpoints).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("COMMIT_DOUBTFUL", 4)
+    assert row["repair"].startswith("keep the commits as they are")
+
+
 def test_commands_that_rewrite_are_refused(tmp_path: Path) -> None:
     table = replace_optimize(tmp_path)
     for run in (table.optimize, table.checkpoint):

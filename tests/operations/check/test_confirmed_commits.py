@@ -1,0 +1,76 @@
+"""A commit lost actions, and its changes were written again: the original would repeat rows."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from deltactl import Table
+from tests.support.table_builder import LOG, commit_path
+
+LOST = [2, 3]
+
+
+def truncate(root: Path) -> bytes:
+    """Return the original of version 1, which lost the last of its add actions."""
+    for ids in ([1], LOST):
+        rows = pa.table({"id": ids, "p": [str(it) for it in ids]})
+        write_deltalake(root, rows, mode="append", partition_by=["p"])
+    commit = root / commit_path(1)
+    original = commit.read_bytes()
+    adds = [line for line in original.splitlines(keepends=True) if b'"add"' in line]
+    commit.write_bytes(original.replace(adds[-1], b""))
+    return original
+
+
+def write_again(root: Path) -> None:
+    found = DeltaTable(root).to_pyarrow_table()["id"].to_pylist()
+    lost = [it for it in LOST if it not in found]
+    write_deltalake(root, pa.table({"id": lost, "p": [str(it) for it in lost]}), mode="append")
+
+
+def find(root: Path, **options: Any) -> dict[str, str]:
+    """Return the repairs of the findings by code."""
+    rows = Table(root).check(**options).findings.to_pylist()
+    return {row["code"]: row["repair"] for row in rows}
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_the_commit_is_kept_after_a_checkpoint_of_it(tmp_path: Path, checkpoints: bool) -> None:
+    original = truncate(tmp_path)
+    write_again(tmp_path)
+    DeltaTable(tmp_path).create_checkpoint()
+    write_deltalake(tmp_path, pa.table({"id": [4], "p": ["4"]}), mode="append")
+    repairs = find(tmp_path, checkpoints=checkpoints)
+    assert repairs.keys() == {"COMMIT_DOUBTFUL"}
+    text = repairs["COMMIT_DOUBTFUL"]
+    assert text.startswith("keep the commits as they are if the rows are right")
+    assert f"{LOG}/{2:020d}.checkpoint.parquet agrees" in text
+    assert "undo what was written instead, or rows are there twice" in text
+    (tmp_path / commit_path(1)).write_bytes(original)
+    repairs = find(tmp_path, checkpoints=checkpoints)
+    assert "first see `deltactl explain CHECKPOINT_WRONG`" in repairs["CHECKPOINT_WRONG"]
+
+
+def test_a_commit_without_a_later_checkpoint_is_restored_unless_it_was_replaced(
+    tmp_path: Path,
+) -> None:
+    truncate(tmp_path)
+    text = find(tmp_path)["COMMIT_DOUBTFUL"]
+    assert "restore _delta_log/00000000000000000001.json from a backup" in text
+    assert "If its changes were written again, keep it, or undo the new changes first" in text
+
+
+def test_a_commit_that_a_checkpoint_contradicts_is_restored(tmp_path: Path) -> None:
+    """Later versions do not have the files, so that the live files are those of the commits."""
+    original = truncate(tmp_path)
+    damaged = (tmp_path / commit_path(1)).read_bytes()
+    (tmp_path / commit_path(1)).write_bytes(original)
+    DeltaTable(tmp_path).create_checkpoint()
+    DeltaTable(tmp_path).delete()
+    (tmp_path / commit_path(1)).write_bytes(damaged)
+    repairs = find(tmp_path)
+    assert "CHECKPOINT_DOUBTFUL" in repairs
+    assert repairs["COMMIT_DOUBTFUL"].startswith("cannot be repaired")
