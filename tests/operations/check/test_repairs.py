@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl import convert
-from deltactl.codes import load_findings
+from deltactl.codes import load_codes, load_findings
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.storage.local.store import LocalStore
@@ -188,6 +188,25 @@ def test_a_file_of_vectors_that_cannot_be_used(tmp_path: Path, harm: str, keeps:
         found.fix(kind="missing-vectors", texts=["p=0/f00001.parquet"], expect_files=1, **choice)
     assert codes(found.check(CheckOptions(depth=Depth.DATA))) == []
     assert ids_of(found) == [*(range(8) if keeps else ()), *range(10, 18), *range(21, 28)]
+
+
+@pytest.mark.parametrize("code", ["DATA_FILE", "FILE_MISSING", "FILE_SIZE", "FILE_UNREADABLE"])
+def test_rows_of_a_damaged_output_of_optimize_come_back(tmp_path: Path, code: str) -> None:
+    remedies = load_codes()[code].remedies
+    (restore,) = (n for n, text in enumerate(remedies) if "such as an optimize" in text)
+    (fix,) = (n for n, text in enumerate(remedies) if "--fix missing-files" in text)
+    assert restore < fix == len(remedies) - 1
+    for number in range(4):
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
+    found = Table(str(tmp_path))
+    found.optimize()
+    (name,) = found.snapshot().files["path"].to_pylist()
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-100])
+    assert codes(found.check()) == ["FILE_SIZE"]
+    (tmp_path / name).rename(tmp_path.parent / "moved")
+    found.restore(version=found.snapshot().version - 1)
+    assert codes(found.check()) == []
+    assert ids_of(found) == [0, 1, 2, 3]
 
 
 def _vector_of(root: Path, path: str) -> str:
