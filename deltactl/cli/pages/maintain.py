@@ -67,11 +67,11 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
         yield "removable", f"{files} ({format_size(facts.reclaimable_bytes)})"
     for count, what, command in (
         (facts.waiting_files, "file", ["vacuum", facts.table, "--force-retention"]),
-        (facts.waiting_log_files, "commit", ["checkpoint", facts.table, "--cleanup-only", "--yes"]),
+        (facts.waiting_log_files, "commit", ["checkpoint", facts.table, "--cleanup-only"]),
     ):
         if count:
             past = f"{format_count(count, what)} past the retention by this machine's clock only"
-            yield "waiting", f"{past}. If it is right, run `{typed_command(command)}`"
+            yield "waiting", f"{past}. If it is right, run `{typed_command(command)}` on a terminal"
 
 
 def _describe_actions(

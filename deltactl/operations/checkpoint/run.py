@@ -363,7 +363,7 @@ class _Job:
             self._context.warn(
                 f"{format_count(len(kept), 'log file is', 'log files are')} kept: only this "
                 "machine's clock shows that they have expired. If it is right, run `deltactl "
-                f"checkpoint {shlex.quote(self._log.uri)} --cleanup-only --yes`"
+                f"checkpoint {shlex.quote(self._log.uri)} --cleanup-only` on a terminal, which asks"
             )
 
     @cached_property

@@ -203,6 +203,7 @@ def test_without_a_terminal_a_cleanup_keeps_what_only_the_clock_calls_expired(
     ran = cli("checkpoint", "events", "--cleanup")
     assert ran.code == 0
     assert "warning: 2 log files are kept: only this machine's clock shows" in ran.err
+    assert "--cleanup-only` on a terminal, which asks" in ran.err
     assert names(table) == before | {CLASSIC, "_last_checkpoint"}
     assert cli("checkpoint", "events", "--cleanup-only", "--yes").code == 0
     assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}

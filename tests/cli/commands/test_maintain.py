@@ -143,6 +143,17 @@ def test_the_result_of_one_table_for_people(lake: Path, cli: RunCli) -> None:
     assert page.splitlines()[2].split()[:2] == ["files", "12"]
 
 
+def test_commits_that_wait_are_deleted_on_a_terminal(lake: Path, cli: RunCli) -> None:
+    """Beside a commit that may be damaged, a cleanup with --yes is refused."""
+    build(lake / "old").checkpoint(11)
+    for version in range(13):
+        when = 1e9 + version * 86_400
+        os.utime(lake / "old" / commit_path(version), (when, when))
+    ran = cli("maintain", "old", "--dry-run")
+    assert "deltactl checkpoint old --cleanup-only` on a terminal" in " ".join(ran.out.split())
+    assert "--yes" not in ran.out
+
+
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:
     found = cli("maintain", "a", "--only", "checkpoint", "-o", "json").result
     assert [it["action"] for it in found["actions"]] == ["checkpoint"]
