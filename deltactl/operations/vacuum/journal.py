@@ -38,6 +38,12 @@ _RUN_ID = re.compile(r"[0-9TZ]+-[0-9a-f]+")
 _SHOWN = 10
 _BATCH = 1000
 
+_WITHOUT_JOURNAL = (
+    "Restore the file from a backup or an older version of the object, then rerun. Nothing is in "
+    "the quarantine of the run, and only the journal says which files it removed. Without it, copy "
+    "missing files from a backup of the table: `deltactl check TABLE` names them."
+)
+
 _SPACE_FOR_COMMITS = 64 << 10  # also for the lease and what is written at the end
 _SPACE_FOR_ROW = 200  # a path takes about half of this, compressed
 
@@ -136,8 +142,7 @@ def read_run(store: Store, run_id: str) -> tuple[RunRecord | None, pa.Table]:
         names = list_quarantine(store, run_id) if _RUN_ID.fullmatch(run_id) else []
         if names:
             return None, pa.table({"path": pa.array(names, pa.string())})
-        if isinstance(error, UsageError):
-            error.hint = _list_ids(store)
+        error.hint = _list_ids(store) if isinstance(error, UsageError) else _WITHOUT_JOURNAL
         raise
 
 
@@ -155,7 +160,7 @@ def read_files(store: Store, run_id: str) -> pa.Table:
             raise TypeError("the column 'path' has another type than string, or nulls")
         return files
     except (pa.ArrowException, OSError, KeyError, TypeError, ObjectNotFoundError) as error:
-        raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
+        raise _damaged(run_id, "plan.parquet", error) from error
 
 
 def read_record(store: Store, run_id: str) -> RunRecord:
@@ -169,14 +174,25 @@ def read_record(store: Store, run_id: str) -> RunRecord:
     if not _RUN_ID.fullmatch(run_id):
         raise _no_run(store, run_id)
     try:
-        node: Any = json.loads(store.read(f"{RUNS_DIR}/{run_id}/run.json"))
+        data = store.read(f"{RUNS_DIR}/{run_id}/run.json")
+        if not data:
+            raise ValueError("the file is empty")
+        node: Any = json.loads(data)
         record = RunRecord(**node)
         _ensure_types(record)
         return record
     except ObjectNotFoundError as error:
         raise _no_run(store, run_id) from error
     except (ValueError, TypeError) as error:
-        raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
+        raise _damaged(run_id, "run.json", error) from error
+
+
+def _damaged(run_id: str, name: str, error: Exception) -> DeltactlError:
+    file = f"{RUNS_DIR}/{run_id}/{name}"
+    return DeltactlError(
+        f"the journal of run {run_id} cannot be read: {file} is missing or damaged, for "
+        f"example by a full disk: {error}"
+    )
 
 
 def _ensure_types(record: RunRecord) -> None:

@@ -682,20 +682,27 @@ def set_text_as_end(scene: Scene, run_id: str) -> None:
     scene.store.put(name, json.dumps(state).encode())
 
 
+def empty_state(scene: Scene, run_id: str) -> None:
+    scene.store.put(f"_deltactl/vacuum/{run_id}/run.json", b"")
+
+
 def delete_journal(scene: Scene, run_id: str) -> None:
     folder = f"_deltactl/vacuum/{run_id}"
     scene.store.delete_many([f"{folder}/run.json", f"{folder}/plan.parquet"])
 
 
-@pytest.mark.parametrize("spoil", [*PLANS, spoil_state, set_text_as_end])
+@pytest.mark.parametrize("spoil", [*PLANS, spoil_state, set_text_as_end, empty_state])
 def test_a_damaged_journal_of_deleted_files_is_reported(
     spoil: Callable[[Scene, str], None],
 ) -> None:
     scene, gone = scene_with_work()
     run_id = str(scene.vacuum().run_id)
     spoil(scene, run_id)
-    with pytest.raises(DeltactlError, match="journal of run .* cannot be read"):
+    with pytest.raises(DeltactlError, match="journal of run .* cannot be read") as it:
         undo_vacuum(scene.store, run_id)
+    assert f"_deltactl/vacuum/{run_id}/" in it.value.message
+    assert ("the file is empty" in it.value.message) is (spoil is empty_state)
+    assert str(it.value.hint).startswith("Restore the file from a backup")
     assert gone.isdisjoint(scene.names())
 
 
