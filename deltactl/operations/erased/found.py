@@ -66,13 +66,15 @@ class Found(Searched):
     """The findings of a run; ``table`` is the one that is being searched.
 
     ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide;
-    ``sought``: what was searched for in each; ``manifests``: those that have symlink manifests.
+    ``sought``: what was searched for in each; ``deleted``: the predicates that select its rows by
+    the names of the latest schema; ``manifests``: those that have symlink manifests.
     """
 
     context: RunContext
     now_ms: int
     trusted_ms: dict[str, int] = field(default_factory=dict)
     sought: list[Sought] = field(default_factory=list)
+    deleted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
@@ -97,7 +99,10 @@ class Found(Searched):
         """Return the report; without a predicate, values in names are masked."""
         versions = dict(tables)
         timed = map(self._with_time, self.places.values())
-        places = tuple(replace(it, version=versions.get(it.table, 0)) for it in timed)
+        places = tuple(
+            replace(it, version=versions.get(it.table, 0), deleted=self.deleted.get(it.table, ()))
+            for it in timed
+        )
         unread = self.unread
         if predicate is None:
             clones = [table for table, _ in tables[1:]]
@@ -140,7 +145,8 @@ class Found(Searched):
 
     def _redacted(self, place: Place, table: str) -> Place:
         parts = self._masked(place.parts, "KEY" if place.name == Where.PROPERTIES else "*")
-        return replace(place, table=table, parts=tuple(dict.fromkeys(parts)))
+        deleted = ("PREDICATE",) if place.deleted else ()
+        return replace(place, table=table, parts=tuple(dict.fromkeys(parts)), deleted=deleted)
 
     def _masked(self, names: Sequence[str], mask: str) -> list[str]:
         """Return names; instead of those that have a value, a mask."""

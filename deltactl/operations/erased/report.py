@@ -21,10 +21,10 @@ from deltactl.errors import (
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count, format_timestamp
 
-_DELETE: Final = "DELETE FROM delta.`{path}` WHERE {predicate}"
+_DELETE: Final = "DELETE FROM delta.`{path}` WHERE {it}"
 _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
-_UNSET: Final = "deltactl alter {} --unset {key}"
+_UNSET: Final = "deltactl alter {} --unset {it}"
 # A later version, that of a property which nothing reads: a cleanup keeps the latest one.
 _COMMIT: Final = "deltactl alter {} --set deltactl.versionAfter={version}"
 _CLEANUP: Final = "deltactl checkpoint {} --cleanup"
@@ -215,7 +215,8 @@ class Place:
     ``table`` is the address of the table or clone. ``parts``: what has the values. ``until_ms``:
     when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
     this machine, but nothing else proves the time (see ``trusted_time``). ``of``: the places whose
-    steps end this one, too. ``version`` is the latest one of the table.
+    steps end this one, too. ``version`` is the latest one of the table. ``deleted``: the predicates
+    of a DELETE in it, none if its schema lacks a column.
     """
 
     table: str
@@ -228,6 +229,7 @@ class Place:
     waits: bool = False
     of: tuple[Where, ...] = ()
     version: int = 0
+    deleted: tuple[str, ...] = ()
 
     @property
     def kept_by(self) -> str:
@@ -258,8 +260,8 @@ class Place:
             parts=tuple(dict.fromkeys(self.parts + other.parts))[:MOST_PARTS],
         )
 
-    def to_dict(self, redacted: str) -> dict[str, Any]:
-        """Return the place for JSON; ``redacted`` is the predicate to show."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the place for JSON."""
         return {
             "table": self.table,
             "place": self.name,
@@ -269,17 +271,17 @@ class Place:
             "parts": list(self.parts),
             "kept_by": self.kept_by,
             "until": None if self.until_ms is None else format_timestamp(self.until_ms),
-            "commands": [it for step in self.steps for it in self.spell(*step, redacted)],
+            "commands": [it for step in self.steps for it in self.spell(*step)],
         }
 
-    def spell(self, step: str, by_clock: bool, predicate: str) -> list[str]:
-        """Return a step as commands, or as the statement for the engine that writes the table."""
+    def spell(self, step: str, by_clock: bool) -> list[str]:
+        """Return a step as commands, or as statements for the engine that writes the table."""
         table = self.table
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
-        texts = {"path": path.replace("`", "``"), "predicate": predicate, "version": self.version}
-        keys = map(shlex.quote, self.parts) if step == _UNSET else ("",)
+        texts = {"path": path.replace("`", "``"), "version": self.version}
+        each = {_UNSET: map(shlex.quote, self.parts), _DELETE: self.deleted}.get(step, ("",))
         command = _BY_CLOCK[step] if by_clock else step
-        return [command.format(shlex.quote(table), key=key, **texts) for key in keys]
+        return [command.format(shlex.quote(table), it=it, **texts) for it in each]
 
 
 def _needed(steps: Set[tuple[str, bool]]) -> list[tuple[str, bool]]:
@@ -329,7 +331,7 @@ class ErasedReport(ShortRepr):
 
         Clones come before their source, which keeps the files that the log of a clone names.
         """
-        shown, found = self.predicate or "PREDICATE", dict[str, None]()
+        found = dict[str, None]()
         tables = [*reversed([table for table, _ in self.tables])]
         for table in dict.fromkeys([*tables, *(it.table for it in self.places)]):
             places = [it for it in self.places if it.table == table]
@@ -342,7 +344,7 @@ class ErasedReport(ShortRepr):
             steps = {it for it in steps if it[0] not in vain}
             for step in _needed(steps):
                 with_it = (it for it in places if step in it.steps)
-                found |= dict.fromkeys(c for it in with_it for c in it.spell(*step, shown))
+                found |= dict.fromkeys(c for it in with_it for c in it.spell(*step))
         return tuple(found)
 
     def find_error(self) -> DeltactlError | None:
@@ -366,7 +368,7 @@ class ErasedReport(ShortRepr):
             "predicate": self.predicate,
             "searched_at": format_timestamp(self.searched_ms),
             "tables": [{"table": table, "version": version} for table, version in self.tables],
-            "places": [it.to_dict(self.predicate or "PREDICATE") for it in self.places],
+            "places": [it.to_dict() for it in self.places],
             "commands": list(self.commands),
             "unread": [
                 {"file": it.name, "place": it.place, "code": it.code, "reason": it.reason}

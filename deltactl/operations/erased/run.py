@@ -102,6 +102,8 @@ def _search_table(
             hint=f"Rerun without {option('redact', True)} to see what is wrong.",
         ) from None
     found.sought.append(sought)
+    present = {it.place: it.present for it in reversed(sought.variants) if it.present is not None}
+    found.deleted[log.uri] = tuple(dict.fromkeys(present.values()))
     if not sought.is_known:
         found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
     named = search_log(snapshot, files, sought, found)

@@ -6,8 +6,9 @@ physical name and field id, so that renamed and dropped columns are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deltactl.errors import PredicateError
 from deltactl.operations.predicate.parse import parse_term
@@ -22,17 +23,21 @@ from deltactl.suggest import with_suggestion
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The predicate over one schema; ``fields`` has the path to the field of each column."""
+    """The predicate over one schema; ``fields`` has the path to the field of each column.
+
+    ``present``: the predicate with the names of the latest schema; ``None`` if it lacks a column.
+    """
 
     metadata: Metadata
     term: Term
     columns: Mapping[str, Column]
     fields: Mapping[str, tuple[Field, ...]]
+    present: str | None
 
     @property
     def paths(self) -> Mapping[str, FieldPath]:
         """Return the physical paths of the columns."""
-        return {name: tuple(f.physical_name for f in path) for name, path in self.fields.items()}
+        return {name: _physical_path(path) for name, path in self.fields.items()}
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -56,11 +61,8 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
         PredicateError: it cannot be parsed, or no schema has its columns.
     """
     schemas = list(schemas)
-    known = {
-        name: ".".join(spell_name(field.name) for field in path)
-        for it in schemas
-        for name, path in _fields_of(it.schema)
-    }
+    known = {name: _spell_path(path) for it in schemas for name, path in _fields_of(it.schema)}
+    latest = {_physical_path(path): path for _, path in _fields_of(schemas[0].schema)}
 
     def explain(name: str) -> PredicateError:
         return PredicateError(
@@ -78,12 +80,13 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
             for name, path in fields.items()
         )
         try:
-            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain)
+            spell = partial(_spell_now, latest, fields)
+            term, columns = parse_term(text, tuple(flat), now_ms, explain=explain, spell=spell)
         except PredicateError as error:
             errors.append(error)
             continue
         used = {name: fields[name] for name in columns}
-        variant = Variant(metadata, term, columns, used)
+        variant = Variant(metadata, term, columns, used, _find_present(text, term, used, latest))
         types = tuple(str(c.type) for c in columns.values())
         found.setdefault((variant.place, types, variant.partition_names), variant)
     if not found:
@@ -93,6 +96,41 @@ def resolve(text: str, schemas: Iterable[Metadata], now_ms: int) -> tuple[Varian
             "the predicate uses no column", hint="Write a condition, such as user_id = 42."
         )
     return tuple(sorted(found.values(), key=lambda it: str(it.place)))
+
+
+def _find_present(
+    text: str,
+    term: Term,
+    used: Mapping[str, tuple[Field, ...]],
+    latest: Mapping[FieldPath, tuple[Field, ...]],
+) -> str | None:
+    paths = {name: latest.get(_physical_path(path)) for name, path in used.items()}
+    if None in paths.values():
+        return None
+    is_same = all(_names(paths[name] or ()) == _names(path) for name, path in used.items())
+    return text if is_same else term.sql
+
+
+def _spell_now(
+    latest: Mapping[FieldPath, tuple[Field, ...]],
+    fields: Mapping[str, tuple[Field, ...]],
+    name: str,
+) -> str:
+    """Return the name of a column in SQL, as the latest schema has it."""
+    path = fields[name]
+    return _spell_path(latest.get(_physical_path(path), path))
+
+
+def _spell_path(path: Sequence[Field]) -> str:
+    return ".".join(map(spell_name, _names(path)))
+
+
+def _names(path: Sequence[Field]) -> list[str]:
+    return [field.name for field in path]
+
+
+def _physical_path(path: Sequence[Field]) -> FieldPath:
+    return tuple(field.physical_name for field in path)
 
 
 def _fields_of(

@@ -83,11 +83,12 @@ def parse_term(
     now_ms: int | None = None,
     *,
     explain: Callable[[str], PredicateError] | None = None,
+    spell: Callable[[str], str] | None = None,
 ) -> tuple[Term, Mapping[str, Column]]:
     """Parse a predicate over any columns; return it, and the columns that it uses, by name.
 
     ``explain`` gives the error for a name that is none of the fields; by default, they are the
-    partition columns of a table.
+    partition columns of a table. ``spell`` gives the SQL of the name of a field.
 
     Raises:
         PredicateError: it cannot be parsed, or uses something other than these columns.
@@ -97,7 +98,7 @@ def parse_term(
     from deltactl.operations.predicate.reader import PredicateReader
     from deltactl.operations.predicate.sql import parse_condition, too_deep
 
-    reader = PredicateReader(StructType(fields), now_ms, explain)
+    reader = PredicateReader(StructType(fields), now_ms, explain, spell)
     try:
         return reader.read(parse_condition(text)), reader.columns
     except RecursionError:

@@ -103,9 +103,10 @@ class PredicateReader:
         fields: StructType,
         now_ms: int | None,
         explain: Callable[[str], PredicateError] | None = None,
+        spell: Callable[[str], str] | None = None,
     ) -> None:
         self.columns: dict[str, Column] = {}
-        self._fields, self._now_ms = fields, now_ms
+        self._fields, self._now_ms, self._spell = fields, now_ms, spell or spell_name
         self._explain = explain or self._no_partition_column
         self._functions: Mapping[type[Any], Callable[[Any], Operand | Constant | None]] = {
             exp.Cast: self._read_cast,
@@ -379,7 +380,7 @@ class PredicateReader:
                     f"column {found.name!r} is of type {describe_type(kind)}, which a predicate "
                     "cannot compare"
                 )
-            known = Column(found.name, found.physical_name, kind, spell_name(found.name))
+            known = Column(found.name, found.physical_name, kind, self._spell(found.name))
             self.columns[found.name] = known
         return known
 

@@ -54,6 +54,46 @@ def test_a_dropped_column_is_searched_as_long_as_files_have_it() -> None:
         search(builder.store, "mall = 'jane'")
 
 
+def deletes(report: ErasedReport) -> list[str]:
+    return [it.partition(" WHERE ")[2] for it in report.commands if it.startswith("DELETE")]
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_a_delete_has_the_names_of_the_latest_schema(mapping: str) -> None:
+    builder = renamed(mapping)
+    for name in ("email", "mail", "MAIL"):
+        report = search(builder.store, f"{name} = 'jane' and id=1")
+        expected = "mail = 'jane' AND id = 1" if name == "email" else f"{name} = 'jane' and id=1"
+        assert deletes(report) == [expected]
+        assert expected in " ".join(report.places[0].to_dict()["commands"])
+    assert deletes(search(builder.store, "email = 'jane'", redact=True)) == ["PREDICATE"]
+    builder.change_metadata(columns=[*builder.columns, Column("email", "string")])
+    builder.append([{"id": 3, "mail": "otto", "email": "jane"}])
+    assert sorted(deletes(search(builder.store, "email = 'jane'"))) == [
+        "email = 'jane'",
+        "mail = 'jane'",
+    ]
+
+
+def test_a_delete_has_the_names_of_renamed_structs_and_functions() -> None:
+    who = Column("who", struct_of(Column("name", "string")))
+    builder = new_table(Column("id"), who, mapping="name")
+    builder.append([{"id": 1, "who": {"name": "jane"}}])
+    builder.change_metadata(columns=[builder.columns[0], replace(builder.columns[1], name="a b")])
+    assert deletes(search(builder.store, "lower(who.name) = 'jane'")) == [
+        "LOWER(`a b`.name) = 'jane'"
+    ]
+
+
+def test_a_dropped_column_has_no_delete() -> None:
+    """A purge rewrites the files without it."""
+    builder = renamed("name")
+    builder.change_metadata(columns=[builder.columns[0]])
+    for redact in (False, True):
+        report = search(builder.store, "mail = 'jane' OR id = 7", redact=redact)
+        assert [it.split()[1] for it in report.commands] == ["optimize", "vacuum"]
+
+
 def test_a_column_with_another_type_in_old_files() -> None:
     builder = new_table(Column("id", "integer"))
     builder.append([{"id": 7}])
