@@ -45,6 +45,12 @@ from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS, HOUR_MS, format_timestamp, parse_timestamp
 
+CLONE: Final = "CLONE"
+"""The operation in the commit of a clone."""
+
+KIND_TAG: Final = "deltactl.cloneKind"
+"""The tag in the commit of a clone by deltactl: deep or shallow."""
+
 CLONES_DIR: Final = f"{OWN_DIR}/clones"
 _DIGEST_CHARACTERS: Final = 32
 _SUFFIX: Final = ".json"

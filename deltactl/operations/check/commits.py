@@ -37,6 +37,7 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.rebuildable import find_problem
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.clones import ShallowSource, find_source
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vectors import VectorIndex
@@ -150,7 +151,7 @@ class CommitChecker(Visitor):
 
     ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are these
     actions of the other commits by version, and ``digests`` are row digests of layout runs;
-    ``actions`` has their file actions.
+    ``actions`` has their file actions. ``source`` is that of a shallow clone.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class CommitChecker(Visitor):
         self.digests: dict[int, Stored] = {}
         self.protocols: dict[int, Protocol] = {}
         self.metadata: dict[int, Metadata] = {}
+        self.source: ShallowSource | None = None
 
     def run(self) -> None:
         """Parse all commits.
@@ -316,6 +318,7 @@ class CommitChecker(Visitor):
         self._times[version] = in_commit_timestamp(info)
         if isinstance(date := (info or {}).get("timestamp"), int):
             self._dates[version] = date
+        self.source = find_source(info) or self.source
         if (proof := read_proof(info)) is not None and info is not None:
             self.digests[version] = Stored(proof, _read_version(info, version))
         self._vectors.take_writer(version, (info or {}).get("engineInfo"))

@@ -25,6 +25,7 @@ from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.check.clones import check_records
 from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
@@ -244,6 +245,8 @@ class _Run:
             is_latest=snapshot.version == self.log.latest_version,
         )
         check_read_checksum(self.log, snapshot, self._commits, self.findings)
+        options = self.context.storage_options
+        check_records(snapshot, self._commits.source, state.directories, options, self.findings)
         return snapshot
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:

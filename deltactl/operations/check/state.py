@@ -29,7 +29,7 @@ from deltactl.protocol.arrow_schemas import JSON_NAMES, arrow_type
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.partition_texts import find_malformed
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.path_columns import not_java_text_mask
+from deltactl.protocol.path_columns import absolute_mask, not_java_text_mask
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field
 from deltactl.protocol.schema_rules import can_partition
@@ -64,7 +64,8 @@ PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
 class StateChecker:
     """Check the live files of a version in batches, then all of them together.
 
-    The indices have the live files afterwards. With row tracking, this needs 16 bytes per file.
+    The indices have the live files afterwards, and ``directories`` those of absolute names. With
+    row tracking, this needs 16 bytes per file.
     """
 
     snapshot: Snapshot
@@ -74,6 +75,7 @@ class StateChecker:
     actions: PathActions
     num_files: int = 0
     size_bytes: int = 0
+    directories: set[str] = field(default_factory=set)
     _ids: list[tuple[Integers, Integers]] = field(default_factory=list)
     _vectors_seen: bool = False
     _without_ids: int = 0
@@ -118,6 +120,9 @@ class StateChecker:
             self._add("FILE_SIZE", "its size in the log is missing or negative", path)
         if self.snapshot.head is not None:  # for commits, see COMMIT_UNREADABLE
             self._check_members(batch)
+        outside = batch["path"].filter(absolute_mask(batch["path"]))
+        folders = pc.replace_substring_regex(outside, r"/[^/]*$", "")
+        self.directories.update(pc.unique(folders).to_pylist())
         self.path_texts.take_live(batch)
         self.actions.take_live(batch)
         texts = batch["encoded_path"]

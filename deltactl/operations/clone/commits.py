@@ -25,14 +25,13 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_info import Description, engine_info, run_tags
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone_notes import CLONE, KIND_TAG
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.actions import Txn, is_same_metadata
 
-CLONE: Final = "CLONE"
 APP_ID: Final = "deltactl.clone"
 _SOURCE_ID_TAG: Final = "deltactl.cloneSourceId"
-_KIND_TAG: Final = "deltactl.cloneKind"
 _COMMIT_TAG: Final = "deltactl.cloneSourceCommit"
 _WHERE_TAG: Final = "deltactl.cloneWhere"
 
@@ -82,7 +81,7 @@ def describe_clone(
     if properties:
         parameters["properties"] = json.dumps(dict(properties), ensure_ascii=False)
     kind = "deep" if plan.deep else "shallow"
-    tags = {**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, _KIND_TAG: kind}
+    tags = {**run_tags(context.run_id), _SOURCE_ID_TAG: plan.source_table_id, KIND_TAG: kind}
     if plan.source_commit is not None:
         tags[_COMMIT_TAG] = plan.source_commit
     if plan.where is not None:
@@ -123,7 +122,7 @@ def _parse(version: int, info: Mapping[str, Any] | None) -> PastClone | None:
         predicate = None if predicate is None else str(json.loads(predicate)[0])
         return PastClone(
             version,
-            tags[_KIND_TAG] == "deep",
+            tags[KIND_TAG] == "deep",
             str(tags[_SOURCE_ID_TAG]),
             int(parameters["sourceVersion"]),
             tags.get(_COMMIT_TAG),

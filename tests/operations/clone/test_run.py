@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deltactl.cli.app import run
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
@@ -53,6 +55,7 @@ from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.operations.vacuum.test_races import Meanwhile
 from tests.support.clock import FixedClock
+from tests.support.damage import check
 from tests.support.folding_store import FoldingStore
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, commit_lines, memory_table
@@ -236,6 +239,43 @@ def test_a_source_that_is_a_shallow_clone(deep: bool) -> None:
         # The owner of the files keeps them for the second clone too.
         assert {note.clone_uri for note in read_notes(builder.store)} == {middle.uri, target.uri}
         assert read_notes(middle) == ()  # the target uses none of its files
+
+
+def test_check_notes_that_a_shallow_clone_is_not_recorded(tmp_path: Path) -> None:
+    source, target = LocalStore(f"{tmp_path}/%41 b"), LocalStore(f"{tmp_path}/c")
+    builder = memory_table(Column("id"), Column("p", "string"), partition_by=["p"])
+    builder.append([{"id": 1, "p": "a"}], [{"id": 2, "p": "b"}])
+    builder.copy_to(source)
+    clone(source, target, deep=False, where="p = 'a'")
+    assert check(target).notes == ()
+    clone(source, LocalStore(f"{tmp_path}/deep"))
+    (note,) = read_notes(source)
+    drop_note(source, note)
+    assert check(LocalStore(f"{tmp_path}/deep")).notes == ()
+    report = check(target)
+    (text,) = report.notes
+    assert text.startswith(f"{source.uri} has no record of this shallow clone")
+    assert report.is_sound
+    command = shlex.split(text.partition("`")[2].partition("`")[0])
+    assert command[1:3] == ["clone", f"{tmp_path}/%41 b"]
+    assert run(command[1:]) == 0
+    assert [it.name for it in read_notes(source)] == [note.name]
+    assert check(target).notes == ()
+    (tmp_path / "%41 b").rename(tmp_path / "moved")
+    assert check(target).notes == ()  # the findings are about missing files
+
+
+def test_check_notes_the_owner_of_the_files_of_a_clone_of_a_clone() -> None:
+    builder, middle, target = with_vectors(), fresh_store(), fresh_store()
+    clone(builder.store, middle, deep=False)
+    clone(middle, target, deep=False)
+    assert check(target).notes == ()
+    for note in read_notes(builder.store):
+        drop_note(builder.store, note)
+    (text,) = check(target).notes
+    assert text.startswith(f"{builder.store.uri} has no record")
+    clone(middle, target, deep=False)
+    assert check(target).notes == ()
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["to-disk", "from-disk"])

@@ -1,0 +1,80 @@
+"""Check that a shallow clone is recorded in the tables whose files it has."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.errors import MALFORMED, DeltactlError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.clone_notes import CLONE, KIND_TAG, CloneNote, has_note
+from deltactl.operations.missing_files import find_owners
+
+
+@dataclass(frozen=True, slots=True)
+class ShallowSource:
+    """What the commit of a shallow clone by deltactl says: its source, version and condition."""
+
+    uri: str
+    version: int
+    predicate: str | None
+
+    def recording(self, clone: str) -> str:
+        """Return the command that writes the records of the clone again."""
+        where = "" if self.predicate is None else f" --where {shlex.quote(self.predicate)}"
+        return (
+            f"deltactl clone {shlex.quote(self.uri)} {shlex.quote(clone)} --shallow "
+            f"--version {self.version}{where}"
+        )
+
+
+def find_source(info: Mapping[str, Any] | None) -> ShallowSource | None:
+    """Return the source in a commitInfo; ``None`` if it is not of a shallow clone by deltactl."""
+    if info is None or info.get("operation") != CLONE:
+        return None
+    try:
+        if info["tags"][KIND_TAG] != "shallow":
+            return None
+        parameters = info["operationParameters"]
+        predicate = parameters.get("predicate")
+        return ShallowSource(
+            # The path in a name of Delta on Spark is not escaped, so it is no URI.
+            str(parameters["source"])[len("delta.`") : -1].removeprefix("file:"),
+            int(parameters["sourceVersion"]),
+            None if predicate is None else str(json.loads(predicate)[0]),
+        )
+    except (*MALFORMED, IndexError):
+        return None
+
+
+def check_records(
+    snapshot: Snapshot,
+    source: ShallowSource | None,
+    directories: Iterable[str],
+    storage_options: Mapping[str, str],
+    findings: Findings,
+) -> None:
+    """Note the tables that have files of a shallow clone and no record of it.
+
+    ``directories`` are those of the live files with absolute names. A table that cannot be opened
+    is not noted.
+    """
+    if source is None:
+        return
+    uri = snapshot.store.uri
+    note = CloneNote(uri, source.version, 0, snapshot.metadata.id)
+    owners, _ = find_owners((f"{it}/" for it in directories), storage_options)
+    for owner in owners:
+        with suppress(DeltactlError):
+            if not has_note(owner.store, note):
+                findings.note(
+                    f"{owner.store.uri} has no record of this shallow clone, so a vacuum of it "
+                    f"may delete files of the clone. Run `{source.recording(uri)}`, which writes "
+                    "the record again and does not change the clone. If the source no longer has "
+                    "this version, make a deep clone of the clone instead"
+                )
