@@ -121,7 +121,9 @@ def warn_of_old_types(snapshot: Snapshot, warn: Warn) -> None:
         warn(
             f"older files may have other types of the columns {join_reasons(columns)}: readers of "
             "the manifests may fail, or return other values. `deltactl alter "
-            f"{shlex.quote(snapshot.store.uri)} --drop-feature {feature.name}` rewrites these files"
+            f"{shlex.quote(snapshot.store.uri)} --drop-feature {feature.name} --dry-run` shows "
+            "whether there are such files. The same command without a dry run rewrites them, and "
+            "the table loses the feature"
         )
 
 

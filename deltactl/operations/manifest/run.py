@@ -78,7 +78,6 @@ def generate_manifests(
     place = output or log.store
     with closing(live):
         log.ensure_allowed(None)
-        warn_of_old_types(snapshot, context.warn)
         if live.unused:
             context.warn(
                 f"no address in the manifests of {log.uri} has the scheme "
@@ -90,10 +89,14 @@ def generate_manifests(
             snapshot.properties.refreshes_manifests or (is_earlier and has_record(place))
         )
         if options.check or not is_recorded:
-            return _generate(log, snapshot, live, options, context, output=place)
-        is_whole = options.where is None and options.since is None
-        with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
-            return _write_newest(log, snapshot, live, options, context, writing=writing)
+            report = _generate(log, snapshot, live, options, context, output=place)
+        else:
+            is_whole = options.where is None and options.since is None
+            with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
+                report = _write_newest(log, snapshot, live, options, context, writing=writing)
+    if not report.plan.is_empty:
+        warn_of_old_types(snapshot, context.warn)
+    return report
 
 
 def _write_newest(

@@ -580,7 +580,12 @@ def test_older_types_of_columns_are_a_warning(feature: str) -> None:
     generate(builder.store, warn=warnings.append)
     [warning] = warnings
     assert warning.startswith("older files may have other types of the columns id: ")
-    assert f"--drop-feature {feature}`" in warning
+    assert f"--drop-feature {feature} --dry-run` shows whether" in warning
+    generate(builder.store, warn=warnings.append)
+    assert warnings == [warning]  # the second run changes nothing
+    builder.append([row(2)])
+    generate(builder.store, warn=warnings.append, dry_run=True)
+    assert warnings == [warning] * 2
 
 
 @pytest.mark.parametrize("values", [("DE", "de"), ("\u00e9", "e\u0301"), ("a", "DE", "dE", "de")])
