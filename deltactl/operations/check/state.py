@@ -22,6 +22,7 @@ from deltactl.log.find_files import find_path_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.numpy_types import Integers
+from deltactl.operations.check.directories import find_moved
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.vectors import VECTOR_COLUMNS, VectorIndex
 from deltactl.protocol.actions import Metadata
@@ -81,6 +82,7 @@ class StateChecker:
     _without_ids: int = 0
     _unlike_spark: int = 0
     _unlike_example: str = ""
+    _moved: list[tuple[int, str]] = field(default_factory=list)
 
     def run(self) -> None:
         """Check all live files of the version.
@@ -99,6 +101,7 @@ class StateChecker:
             self.size_bytes += sum_sizes(batch)
             self._check_paths(batch)
             check_partitions(batch, snapshot.metadata, snapshot.version, self.findings)
+            self._moved += find_moved(batch, snapshot.metadata)
             self._check_vectors(batch)
             self._collect_ids(batch)
             identity.take(batch)
@@ -138,6 +141,14 @@ class StateChecker:
                 self._add("LOG_UNREADABLE", problem, path)
 
     def _note_paths(self) -> None:
+        if self._moved:
+            count = format_count(sum(number for number, _ in self._moved), "live file")
+            self.findings.note(
+                f"the directory names another partition than the log for {count}, such as "
+                f"{self._moved[0][1]}. Readers use the value in the log. If it is wrong, restore "
+                "the commit that adds the file from a backup before a command rewrites the file: "
+                "its rows then move to this partition for good"
+            )
         if self._unlike_spark:
             self.findings.note(
                 "do not run VACUUM of Delta on Spark: it would delete "
