@@ -105,7 +105,7 @@ def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> RowTrackingC
     return RowTrackingColumns(row_id, commit_version)
 
 
-def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
+def stored_reader(metadata: Metadata, protocol: Protocol, *, for_rewrite: bool) -> RowReader:
     """Return the reader of the columns that files of a table store, hidden columns included.
 
     Columns whose type is not decoded are omitted.
@@ -121,7 +121,7 @@ def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
         metadata.column_mapping_mode,
         naming="physical",
         extra=tuple(_extra_fields(metadata, extra)),
-        for_rewrite=True,
+        for_rewrite=for_rewrite,
     )
 
 

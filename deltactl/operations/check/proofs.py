@@ -81,7 +81,7 @@ def _digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult
         if infos.get(file.path) is None:
             return ProofResult(None, file.path)
     protocol, metadata = spec.states[task.state]
-    digester = FileDigester(stored_reader(metadata, protocol))
+    digester = FileDigester(stored_reader(metadata, protocol, for_rewrite=False))
     total = RowDigest()
     for file in task.files:
         try:
@@ -212,7 +212,7 @@ def find_states(
                 at = log.without_warnings().snapshot(version)
             else:
                 at = snapshot
-            stored_reader(at.metadata, at.protocol)
+            stored_reader(at.metadata, at.protocol, for_rewrite=False)
         except (CorruptLogError, VersionNotFoundError, UnsupportedFeatureError) as error:
             findings.note(
                 f"rows that were written with the schema of version {version} were not compared: "

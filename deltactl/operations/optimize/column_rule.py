@@ -34,7 +34,7 @@ class ColumnRule:
         explained = explain_columns(snapshot)
         if explained is not None:
             explained |= UndecodedColumns.of(metadata).names
-        return cls(stored_reader(metadata, snapshot.protocol), explained)
+        return cls(stored_reader(metadata, snapshot.protocol, for_rewrite=True), explained)
 
     @cached_property
     def _known(self) -> frozenset[str]:

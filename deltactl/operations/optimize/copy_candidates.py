@@ -37,7 +37,7 @@ from deltactl.storage.store import Store
 
 def table_reader(snapshot: Snapshot) -> RowReader:
     """Return the reader of all columns that are decoded."""
-    return stored_reader(snapshot.metadata, snapshot.protocol)
+    return stored_reader(snapshot.metadata, snapshot.protocol, for_rewrite=True)
 
 
 def table_stats(snapshot: Snapshot) -> StatsColumns:
