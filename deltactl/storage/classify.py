@@ -110,6 +110,11 @@ _CLASSES: Final[Mapping[_Class, Set[str]]] = {
     },
 }  # fmt: skip
 _REGION_HINT: Final = "Set AWS_REGION or the storage option region to the bucket's region."
+_ARCHIVED_HINT: Final = (
+    "Restore the object from the archive (RestoreObject of S3, or the access tier Hot of Azure), "
+    "copy it to a storage class without an archive, and change the lifecycle rule that archives "
+    "the files of the table. Then rerun."
+)
 # Error codes of services that are more exact than the HTTP status.
 _CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     (BucketNotFoundError, None): {"ContainerNotFound", "NoSuchBucket"},
@@ -132,6 +137,7 @@ _CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     (StorageError, _REGION_HINT): {
         "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect",
     },
+    (StorageError, _ARCHIVED_HINT): {"BlobArchived", "BlobBeingRehydrated", "InvalidObjectState"},
     (ObjectExistsError, None): {"PreconditionFailed"},
     # Another conditional write of the same key was in progress: this write may be retried.
     (TransientStorageError, None): {

@@ -37,6 +37,7 @@ _SIGNATURE: Final = re.compile(
 # What follows is longer than the reason: of Azure, and of the loader of libraries.
 _DETAILS: Final = re.compile(r"\nRequestId:|\s+dlopen\(")
 _HOST: Final = re.compile(r"(?:to host |host='|https?://)([^\s/:'\"]+(?::\d+)?)")
+_RIGHT_OF_AWS: Final = re.compile(r"not authorized to perform: (\w+:\w+)")
 _REFUSAL_BY_ENTRA: Final = re.compile(r"AADSTS\d+[^\n]*")
 
 
@@ -78,7 +79,7 @@ def map_error(
     reason = " ".join(reason.split())[:_MAX_REASON_CHARACTERS]
     return kind(
         f"cannot {verb} {f'{name!r} in ' if name else ''}{where}: {reason}",
-        hint=hint or _hint(kind, verb, access),
+        hint=hint or _hint(kind, verb, access, reason),
     )
 
 
@@ -123,7 +124,9 @@ def _reason(kind: type[StorageError], error: Exception, access: Access | None) -
     )
 
 
-def _hint(kind: type[StorageError], verb: str, access: Access | None = None) -> str | None:
+def _hint(
+    kind: type[StorageError], verb: str, access: Access | None = None, reason: str = ""
+) -> str | None:
     if kind is BucketNotFoundError:
         return "Check the name of the bucket or container, and the endpoint or account."
     if kind is UnreachableError:
@@ -142,7 +145,9 @@ def _hint(kind: type[StorageError], verb: str, access: Access | None = None) -> 
         return access.how_to_renew
     if kind is CredentialsRefusedError:
         return f"Correct the credentials. deltactl looks for them in {access.sources}."
-    return access.allow(verb)
+    # A request can need more than its own right, for example that of the key of the object.
+    named = _RIGHT_OF_AWS.search(reason)
+    return f"Give the identity of these credentials {named[1]}." if named else access.allow(verb)
 
 
 def _local_hint(kind: type[StorageError], verb: str) -> str | None:

@@ -185,3 +185,43 @@ def test_the_cause_of_a_refused_head_is_asked_for(
         store.stat_many(["x"])
     assert type(caught.value) is kind
     assert [request.method for request in proxy.requests if request.method != "HEAD"] == ["GET"]
+
+
+@pytest.mark.parametrize(
+    ("server", "status", "code"),
+    [
+        ("moto", 403, "InvalidObjectState"),
+        ("azurite", 409, "BlobArchived"),
+        ("azurite", 409, "BlobBeingRehydrated"),
+    ],
+    indirect=["server"],
+)
+def test_an_archived_object_is_to_be_restored(
+    server: ObjectServer, root: str, proxy: FaultProxy, status: int, code: str
+) -> None:
+    store = open_store(root, dict(server.at(proxy.endpoint).options))
+    store.put("x", b"content")
+    proxy.clear()
+    headers = {"x-ms-error-code": code, "Content-Type": "application/xml"}
+    archived = Answer(status, after=False, body=xml(code), headers=headers)
+    proxy.add(Rule(archived, "GET", times=None))
+    with pytest.raises(StorageError) as caught:
+        store.read("x")
+    assert (caught.value.code, caught.value.exit_code) == ("STORAGE", 8)
+    assert (caught.value.hint or "").startswith("Restore the object from the archive")
+    assert len(proxy.requests) == 1
+
+
+@ON_S3
+@pytest.mark.parametrize("right", ["kms:Decrypt", "kms:GenerateDataKey"])
+def test_the_right_that_the_store_names_is_in_the_hint(
+    server: ObjectServer, root: str, proxy: FaultProxy, right: str
+) -> None:
+    store = open_store(root, dict(server.at(proxy.endpoint).options))
+    said = f"User: u is not authorized to perform: {right} on resource: arn:aws:kms:r:1:key/k"
+    body = xml("AccessDenied").replace(b"said AccessDenied", said.encode())
+    proxy.add(Rule(Answer(403, after=False, body=body), times=None))
+    for request in (lambda: store.read("x"), lambda: store.put("x", b"")):
+        with pytest.raises(AccessDeniedError) as caught:
+            request()
+        assert caught.value.hint == f"Give the identity of these credentials {right}."
