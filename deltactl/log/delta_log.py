@@ -22,7 +22,7 @@ from deltactl.errors import (
     hint_at_versions,
     ignore_warning,
 )
-from deltactl.log.commits.contents import CommitBytes, CommitReader
+from deltactl.log.commits.contents import CommitBytes, CommitReader, uses_in_commit_timestamp
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.committers.open import choose_committer, open_managed
 from deltactl.log.committers.put_if_absent import PutIfAbsent
@@ -689,6 +689,17 @@ class DeltaLog:
     def commit_times(self) -> dict[int, int]:
         """Return the time of each commit file, strictly ascending, in ms since 1970 UTC."""
         return file_times(self.listing, self.listing.commits)
+
+    def timestamp_of(self, snapshot: Snapshot) -> int:
+        """Return the time of a version, in ms since 1970 UTC, as the history shows it.
+
+        Raises:
+            CorruptLogError: the commit lacks a required in-commit timestamp.
+        """
+        own, version = snapshot.timestamp, snapshot.version
+        if snapshot.segment.commit is None or uses_in_commit_timestamp(snapshot.metadata, version):
+            return own
+        return self.commit_times().get(version, own)
 
     def version_at(
         self, metadata: Metadata, timestamp_ms: int, *, allow_later: bool = False

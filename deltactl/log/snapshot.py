@@ -65,7 +65,7 @@ class Snapshot:
 
     @cached_property
     def timestamp(self) -> int:
-        """Return the time of the commit (ms): the in-commit timestamp, or the file's time."""
+        """Return the time of the commit (ms): the in-commit timestamp, or the file's own time."""
         return commit_timestamp(self.reader, self.segment, self.metadata)
 
     @cached_property

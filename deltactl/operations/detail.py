@@ -89,7 +89,7 @@ def load_detail(
 
 def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
     try:
-        timestamp_ms = table.timestamp
+        timestamp_ms = log.timestamp_of(table)
     except DeltactlError as error:
         log.warn(error.message)
         timestamp_ms = _last_modified_ms(table)

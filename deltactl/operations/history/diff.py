@@ -112,14 +112,14 @@ def diff_versions(log: DeltaLog, first: int, last: int | None) -> VersionDiff:
     before, after = (log.snapshot(version, visitors=[doubts]) for version in (first, last))
     doubts.warn(log)
     removed, added = files_of_one_side(before, after, COUNTED_COLUMNS)
-    return compare_snapshots(before, after, (removed, added), log.latest_version, log.warn)
+    return compare_snapshots(before, after, (removed, added), log, log.warn)
 
 
 def compare_snapshots(
     before: Snapshot,
     after: Snapshot,
     files: tuple[pa.Table, pa.Table],
-    latest_version: int,
+    log: DeltaLog,
     warn: Warn,
 ) -> VersionDiff:
     """Describe the differences between two versions, given their different ``files``.
@@ -135,8 +135,8 @@ def compare_snapshots(
     return VersionDiff(
         before.version,
         after.version,
-        latest_version,
-        (_timestamp(before, warn), _timestamp(after, warn)),
+        log.latest_version,
+        (_timestamp(log, before, warn), _timestamp(log, after, warn)),
         total.added,
         total.removed,
         remarked,
@@ -147,10 +147,10 @@ def compare_snapshots(
     )
 
 
-def _timestamp(snapshot: Snapshot, warn: Warn) -> int | None:
+def _timestamp(log: DeltaLog, snapshot: Snapshot, warn: Warn) -> int | None:
     """Return the commit timestamp of a version, ``None`` if unknown: it is optional here."""
     try:
-        return snapshot.timestamp
+        return log.timestamp_of(snapshot)
     except DeltactlError as error:
         warn(error.message)
         return None

@@ -192,7 +192,7 @@ def plan_restore(
         missing,
         None if predicate is not None else state,
         is_empty,
-        compare_snapshots(current, after, (removed, added), current.version, context.warn),
+        compare_snapshots(current, after, (removed, added), versions.log, context.warn),
         wanted.num_files,
         num_files,
         size_bytes,

@@ -41,7 +41,7 @@ def find_ends(
         cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
     except UsageError:
         return ()
-    if target.timestamp >= cutoff_ms:
+    if log.timestamp_of(target) >= cutoff_ms:
         return ()
     try:
         last = log.version_at(current.metadata, cutoff_ms, allow_later=True)

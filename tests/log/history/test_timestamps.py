@@ -43,6 +43,24 @@ def test_travel_by_the_times_of_files() -> None:
 
 
 @pytest.mark.parametrize("features", [[], ["inCommitTimestamp"]])
+def test_every_report_has_the_times_of_the_history(features: list[str]) -> None:
+    _, table = build([5000, 5000, 4000, 9000], *features)
+    history = table.history()
+    shown = {
+        version: int(time.timestamp() * 1000)
+        for version, time in zip(
+            history["version"].to_pylist(), history["timestamp"].to_pylist(), strict=True
+        )
+    }
+    assert features or shown == {0: 5000, 1: 5001, 2: 5002, 3: 9000}
+    for version in range(3):
+        assert table.detail(version).timestamp_ms == shown[version]
+        assert table.diff(version).timestamps_ms == (shown[version], shown[3])
+        plan = table.restore(version=version, dry_run=True).plan
+        assert plan.diff.timestamps_ms == (shown[3], shown[version])
+
+
+@pytest.mark.parametrize("features", [[], ["inCommitTimestamp"]])
 def test_a_time_before_which_a_commit_is_missing_has_no_version(features: list[str]) -> None:
     times = [START_MS + number * 1001 - 1 for number in range(1, 6)]
     builder, table = build(times, *features)
