@@ -376,7 +376,8 @@ class Store(Protocol):
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never replace a file.
 
-        A file then has the time of the move, like a copy in an object store.
+        A file then has the time of the move, like a copy in an object store. One that could not be
+        moved to ``OWN_DIR`` keeps its time.
 
         Return errors by old name: ``ObjectNotFoundError`` if no file has the old name,
         ``ObjectExistsError`` if a file has the new name. After any other error a file may have both

@@ -226,16 +226,46 @@ def test_a_library_logs_nothing_on_the_terminal(clean: dict[str, str]) -> None:
     assert any("azure.identity" in line for line in lines)
 
 
+def _restricted() -> tuple[str, ...]:
+    """Return what is before a command so that root may do only what other users may."""
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("no setpriv to restrict root with")
+    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+def test_a_quarantine_of_files_in_a_directory_that_cannot_be_changed(
+    tmp_path: Path, clean: dict[str, str]
+) -> None:
+    build_table(tmp_path / "t")
+    (folder,) = (tmp_path / "t").glob("p=1")
+    old = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    words = ["vacuum", str(tmp_path / "t"), "--quarantine", "--mode", "full", "--yes"]
+    words += ["--force-retention", "--retain", "0s", "--max-orphan-fraction", "1.0"]
+    folder.chmod(0o500)
+    try:
+        ran = subprocess.run(
+            [*_restricted(), sys.executable, "-m", "deltactl", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=clean,
+        )
+    finally:
+        folder.chmod(0o700)
+    assert ran.returncode == 8, ran.stderr
+    assert "Permission denied" in ran.stderr
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == old
+    assert not [*(tmp_path / "t/_deltactl/quarantine").glob("*/p=1/*")]
+
+
 @pytest.mark.parametrize("command", ["describe-detail", "optimize"])
 def test_a_directory_without_permission(
     command: str, tmp_path: Path, clean: dict[str, str]
 ) -> None:
     """Root is restricted to what other users may do."""
-    before: tuple[str, ...] = ()
-    if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("no setpriv to restrict root with")
-        before = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+    before = _restricted()
     build_table(tmp_path / "t")
     denied = tmp_path / "t" / "_delta_log"
     denied.chmod(0o500 if command == "optimize" else 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from deltactl import Table
+from deltactl.operations.vacuum.journal import list_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.open import open_store
 from tests.support.clock import await_next_second
@@ -109,6 +110,29 @@ def _check(command: str, fault: str, server: ObjectServer, root: str) -> None:
 )
 def test_the_table_is_right(command: str, fault: str, server: ObjectServer, root: str) -> None:
     _check(command, fault, server, root)
+
+
+@pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
+@pytest.mark.parametrize("deletes_copies", [False, True])
+def test_a_quarantine_without_the_right_to_delete(
+    server: ObjectServer, root: str, proxy: FaultProxy, deletes_copies: bool
+) -> None:
+    _build(server, root, "vacuum")
+    denied = b"<Error><Code>AccessDenied</Code><Message>s3:DeleteObject</Message></Error>"
+    keys = f"<Key>{root.removeprefix('s3://lake/')}/{'p=' if deletes_copies else ''}".encode()
+    proxy.add(Rule(Answer(403, after=False, body=denied), "POST", r"\?delete", keys, times=None))
+    table = Table(root, storage_options=server.at(proxy.endpoint).options, warn=lambda _: None)
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full", quarantine=True)
+    report = table.vacuum(options)
+    assert (report.files_removed, len(report.failures)) == (0, 6)
+    assert report.run_id is not None
+    kept = len(list_quarantine(open_store(root, server.options), report.run_id))
+    assert kept == (0 if deletes_copies else 6)
+    for failure in report.failures:
+        said = "A copy of it stays in _deltactl/quarantine/" in failure.reason
+        assert said != deletes_copies
+        advised = "--purge-quarantine` deletes the copies." in (failure.error.hint or "")
+        assert advised != deletes_copies
 
 
 @pytest.mark.slow

@@ -5,10 +5,11 @@ Runs on any engine: a task is a small picklable value, and the worker opens the 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltactl.errors import ObjectNotFoundError, StorageError
+from deltactl.errors import AccessDeniedError, ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum.journal import quarantine_name
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.open import open_store
@@ -57,6 +58,7 @@ def delete_files(spec: DeleteSpec, names: Sequence[str], attempt: int) -> Delete
     chosen = {i.name: i.size_bytes for i in present if i.modified_ms < spec.cutoff_ms}
     if spec.quarantine:
         failed = _persist(chosen, lambda some: _move(store, spec.run_id, some))
+        failed |= _clean_quarantine(store, spec.run_id, failed)
     else:
         failed = _persist(chosen, store.delete_many)
     gone = [name for name in chosen if name not in failed]
@@ -78,6 +80,32 @@ def _move(store: Store, run_id: str, names: Sequence[str]) -> dict[str, StorageE
     return {
         name: error for name, error in failed.items() if not isinstance(error, ObjectNotFoundError)
     }
+
+
+def _clean_quarantine(
+    store: Store, run_id: str, failed: Mapping[str, StorageError]
+) -> dict[str, StorageError]:
+    """Delete the copies of files that stay at their places; return new errors if copies stay."""
+    copies = [quarantine_name(run_id, name) for name in failed]
+    try:
+        pairs = zip(failed, store.stat_many([*failed]), store.stat_many(copies), strict=True)
+        both = {name for name, info, copy in pairs if info is not None and copy is not None}
+        # After other errors, the request that deletes the file may still be in progress.
+        denied = [name for name in both if isinstance(failed[name], AccessDeniedError)]
+        stayed = store.delete_many([quarantine_name(run_id, name) for name in denied])
+    except StorageError:
+        return {}  # the files themselves are safe
+    both -= {name for name in denied if quarantine_name(run_id, name) not in stayed}
+    return {name: _with_copy(failed[name], run_id, store.uri) for name in both}
+
+
+def _with_copy(error: StorageError, run_id: str, uri: str) -> StorageError:
+    return type(error)(
+        f"{error.message}. A copy of it stays in {quarantine_name(run_id, '')}",
+        hint=(error.hint or "Fix the cause, then rerun.")
+        + " When their time in quarantine has ended, `deltactl vacuum "
+        f"{shlex.quote(uri)} --purge-quarantine` deletes the copies.",
+    )
 
 
 def _persist(

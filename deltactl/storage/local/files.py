@@ -237,6 +237,12 @@ def rename_replace(hidden: str, path: str) -> None:
     remove_checksum(path)
 
 
+def touch(path: str) -> None:
+    """Set the times of a file, or of a link itself, to now, if this is possible."""
+    with suppress(OSError):  # not the owner, or no times in this file system
+        os.utime(path, follow_symlinks=False)
+
+
 def remove_checksum(path: str) -> None:
     """Remove the file in which Hadoop keeps the checksum of ``path``, if there is one."""
     directory, name = os.path.split(path)

@@ -31,6 +31,7 @@ from deltactl.storage.local.files import (
     rename_replace,
     sync_directory,
     temp_path,
+    touch,
     write_new,
 )
 from deltactl.storage.local.held_directory import HeldDirectory
@@ -45,7 +46,7 @@ from deltactl.storage.local.listing import (
 )
 from deltactl.storage.local.paths import LocalPaths
 from deltactl.storage.local.whole_copies import copy_together
-from deltactl.storage.names import is_absolute_name
+from deltactl.storage.names import OWN_DIR, is_absolute_name
 from deltactl.storage.store import (
     Assembly,
     Directories,
@@ -323,12 +324,17 @@ class LocalStore:
         ]
         failed: dict[str, StorageError] = {}
         directories: set[str] = set()
-        for (old, _), (path, target) in zip(pairs, paths, strict=True):
+        for (old, new), (path, target) in zip(pairs, paths, strict=True):
+            # A file that comes back must not look old, even after a crash. A file that cannot be
+            # moved to a quarantine keeps its time: it may stay under both names.
+            goes_away = new.startswith(f"{OWN_DIR}/")
             try:
                 self._paths.make_parents(target)
-                with suppress(OSError):  # not the owner, or no times in this file system
-                    os.utime(path, follow_symlinks=False)
+                if not goes_away:
+                    touch(path)
                 move_exclusively(path, target)
+                if goes_away:
+                    touch(target)
                 remove_checksum(path)
                 directories |= {os.path.dirname(path), os.path.dirname(target)}
             except StorageError as error:
