@@ -210,6 +210,9 @@ def test_an_archived_object_is_to_be_restored(
     assert (caught.value.code, caught.value.exit_code) == ("STORAGE", 8)
     assert (caught.value.hint or "").startswith("Restore the object from the archive")
     assert len(proxy.requests) == 1
+    proxy.add(Rule(archived, "PUT", times=None))
+    (error,) = store.move_many([("x", "y")]).values()
+    assert (error.hint or "").startswith("Restore the object from the archive")
 
 
 @ON_S3
