@@ -8,7 +8,7 @@ manifest of one partition would replace that of another.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,12 +32,13 @@ from deltactl.operations.partition_groups import find_touched
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import partition_type
 from deltactl.protocol.names import MANIFEST_DIR
-from deltactl.protocol.partitions import build_map
+from deltactl.protocol.partitions import build_map, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 from deltactl.storage.local.files import is_temp_name
-from deltactl.storage.names import OWN_DIR
+from deltactl.storage.names import OWN_DIR, is_utf8
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 
@@ -53,6 +54,7 @@ STALE: Final = "stale"
 _LEFT_MS: Final = DAY_MS
 
 Alike = tuple[tuple[str, str], ...]
+Partitions = Mapping[str, Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,45 +241,68 @@ def _choose_directories(
     options: ManifestOptions,
     context: RunContext,
 ) -> Set[str]:
-    """Return the directories in ``folders`` that were requested; warn if ``where`` matches none."""
-    chosen = folders
+    """Return the directories in ``folders`` that were requested; warn if ``where`` matches none.
+
+    Those that are not partitions of the table, as after it was repartitioned, always count: engines
+    would read the files that they list beside those of the partitions.
+    """
+    if options.where is None and options.since is None:
+        return folders
+    fields = snapshot.metadata.partition_fields
+    partitions = _find_partitions(folders, fields)
+    chosen = set(partitions)
     if options.where is not None:
         from deltactl.operations.predicate.parse import parse_predicate
 
-        fields = snapshot.metadata.partition_fields
         predicate = parse_predicate(options.where, fields, context.clock.now_ms())
-        chosen = _matching(predicate, sorted(chosen), fields)
+        chosen = _matching(predicate, partitions, fields)
         if not chosen:
             context.warn(predicate.no_match(snapshot.store.uri, snapshot.version))
     if options.since is not None:
         touched = find_touched(log, snapshot, options.since)
         chosen = chosen if touched is None else chosen & touched
-    return chosen
+    foreign = folders - partitions.keys()
+    if foreign:
+        context.warn(
+            f"{_manifest_name(min(foreign))!r} is not of a partition that {snapshot.store.uri} can "
+            "have now: such manifests are stale, also those that were not selected. Without "
+            f"{option('where')} and {option('since')}, a run writes those of all partitions"
+        )
+    return chosen | foreign
+
+
+def _find_partitions(folders: Iterable[str], fields: Sequence[Field]) -> Partitions:
+    """Return the partition values of the directories that can be partitions of these columns."""
+    parsed = {folder: parse_directory(folder, fields) for folder in sorted(folders)}
+    found = {folder: values for folder, values in parsed.items() if values is not None}
+    try:
+        for column in fields:
+            parse_partition_column(_texts_of(found, column), partition_type(column))
+    except CorruptLogError:
+        # A directory not made by deltactl: parsed separately, so that an error affects only it.
+        if len(found) == 1:
+            return {}
+        each = (_find_partitions([folder], fields) for folder in found)
+        return {folder: values for one in each for folder, values in one.items()}
+    return found
+
+
+def _texts_of(partitions: Partitions, column: Field) -> pa.Array:
+    return pa.array([it[column.physical_name] for it in partitions.values()], pa.string())
 
 
 def _matching(
-    predicate: PartitionPredicate, folders: Sequence[str], fields: Sequence[Field]
+    predicate: PartitionPredicate, partitions: Partitions, fields: Sequence[Field]
 ) -> set[str]:
-    parsed = [(folder, parse_directory(folder, fields)) for folder in folders]
-    known = [(folder, values) for folder, values in parsed if values is not None]
-    columns = {
-        f.physical_name: pa.array([values[f.physical_name] for _, values in known], pa.string())
-        for f in fields
-    }
-    try:
-        answers = predicate.evaluate(build_map(columns, num_rows=len(known))).to_pylist()
-    except CorruptLogError:
-        # A directory not made by deltactl: parsed separately, so that an error affects only it.
-        if len(known) == 1:
-            return set()
-        return {hit for folder, _ in known for hit in _matching(predicate, [folder], fields)}
-    return {folder for (folder, _), hit in zip(known, answers, strict=True) if hit}
+    columns = {column.physical_name: _texts_of(partitions, column) for column in fields}
+    answers = predicate.evaluate(build_map(columns, num_rows=len(partitions))).to_pylist()
+    return {folder for folder, hit in zip(partitions, answers, strict=True) if hit}
 
 
 def parse_directory(folder: str, fields: Sequence[Field]) -> dict[str, str | None] | None:
     """Return the partition values of a manifest's directory; ``None`` if it is not a partition."""
     parts = folder.split("/") if folder else []
-    if len(parts) != len(fields):
+    if len(parts) != len(fields) or not is_utf8(folder):
         return None
     values: dict[str, str | None] = {}
     for part, column in zip(parts, fields, strict=True):

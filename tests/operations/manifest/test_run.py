@@ -398,14 +398,44 @@ def test_a_condition_that_matches_no_partition_is_a_warning(check: bool) -> None
     assert states(report) == {"p=a": "stale"}
 
 
-def test_where_on_numbers_is_not_stopped_by_foreign_folders() -> None:
+@pytest.mark.parametrize("chosen", [{"where": "n >= 2"}, {"where": "p = 'a'"}, {"since": 1}])
+def test_manifests_of_other_partition_columns_are_deleted_whatever_is_chosen(
+    chosen: dict[str, Any],
+) -> None:
     store = fresh_store()
-    builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
-    builder.append([{"id": 1, "n": 1}], [{"id": 2, "n": 2}])
-    for folder in ("n=x", "m=1", "n=3"):
-        store.put(f"{MANIFEST_DIR}/{folder}/manifest", b"")
-    report = generate(store, ManifestOptions(where="n >= 2"))
-    assert states(report) == {"n=2": "new", "n=3": "stale"}
+    columns = [*COLUMNS, Column("n", "integer")]
+    builder = TableBuilder(store, columns, partition_by=["n", "p"])
+    builder.append([{**row(1, "b"), "n": 1}])
+    builder.append([{**row(2, "a"), "n": 2}])
+    foreign = ("", "n=2", "n=x/p=b", "p=a/n=2", "n=2/p=a/x=1", "n=2/p", "n=2/p=\udcff")
+    kept = ("n=__HIVE_DEFAULT_PARTITION__/p=b", "n=0/p=c")
+    for folder in (*foreign, *kept):
+        store.put("/".join(filter(None, (MANIFEST_DIR, folder, "manifest"))), b"")
+    told: list[str] = []
+    options = ManifestOptions(**chosen)
+    wanted = {"n=2/p=a": "new", **dict.fromkeys(foreign, "stale")}
+    check = generate(store, replace(options, check=True), warn=told.append)
+    assert states(check) == wanted and not check.is_up_to_date
+    assert len(told) == 1 and "_symlink_format_manifest/manifest' is not of a partition" in told[0]
+    assert states(generate(store, options)) == wanted
+    assert states(generate(store, options, warn=pytest.fail)) == {"n=2/p=a": "unchanged"}
+    assert set(written(store)) == {f"{MANIFEST_DIR}/{it}/manifest" for it in ("n=2/p=a", *kept)}
+
+
+def test_a_condition_on_a_repartitioned_table_leaves_no_manifest_of_the_old_layout(
+    tmp_path: Path,
+) -> None:
+    columns = [*COLUMNS, Column("q", "string")]
+    builder = TableBuilder(tmp_path / "t x", columns, partition_by=["p"])
+    builder.append([{**row(1), "q": "x"}], [{**row(2, "b"), "q": "y"}])
+    generate(builder.store)
+    builder.remove(*(path for path, _ in builder.state.files))
+    builder.change_metadata(partitionColumns=["q"])
+    builder.partition_by = ("q",)
+    builder.append([{**row(3), "q": "x"}])
+    report = generate(builder.store, ManifestOptions(where="q = 'x'"))
+    assert states(report) == {"q=x": "new", "p=a": "stale", "p=b": "stale"}
+    assert_reads_alike(tmp_path, builder)
 
 
 def test_since_touches_what_later_versions_touched() -> None:
