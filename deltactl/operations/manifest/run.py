@@ -1,8 +1,9 @@
 """``generate-manifest``: write manifests for engines that read lists of data files.
 
 snapshot -> content of each partition's manifest -> compare with existing ones -> write new and
-changed ones, each replaced atomically -> delete those of removed partitions. During this time,
-partitions may show different versions; the report has its duration.
+changed ones, each replaced atomically -> delete those of removed partitions -> look whether the
+table is still the same. During this time, partitions may show different versions; the report has
+its duration.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from deltactl.errors import (
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.manifest.content import (
     LiveFiles,
     load_table,
@@ -71,6 +73,7 @@ def generate_manifests(
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.
+        ConflictError: the table was replaced during the run.
         DeltactlError: there is no table or no such version, or the log is damaged.
     """
     if snapshot is None or live is None:
@@ -169,6 +172,7 @@ def _generate(
     except InterruptedRunError as error:
         error.is_part_done = _is_begun(plan, output)
         raise
+    CommitBase.of(snapshot).ensure_same_table(log)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import StorageError, ignore_warning
+from deltactl.errors import ConflictError, NotATableError, StorageError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.run import generate_manifests, refresh_manifests
@@ -19,7 +19,7 @@ from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 from tests.support.forwarding import Call, InterceptingStore
 from tests.support.stores import Crash, MemoryStore, fresh_store
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import LOG, Column, TableBuilder
 
 ALL = 1000
 COLUMNS = (Column("id"), Column("p", "string"))
@@ -36,9 +36,10 @@ def refresh(store: Store, before: int = 1) -> None:
     refresh_manifests(log, before, context)
 
 
-def generate(store: Store, **options: Any) -> bool:
+def generate(store: Store, output: Store | None = None, **options: Any) -> bool:
     log, context = opened(store)
-    return generate_manifests(log, ManifestOptions(**options), context).plan.is_empty
+    parsed = ManifestOptions(**options)
+    return generate_manifests(log, parsed, context, output=output).plan.is_empty
 
 
 class Stepped(InterceptingStore):
@@ -224,3 +225,64 @@ def test_writers_that_commit_all_the_time_do_not_hold_up_a_refresh() -> None:
     assert (recorded(store), marks(store)) == (None, [])
     refresh(store)
     assert generate(store, check=True)
+
+
+class Dropping(InterceptingStore):
+    """Drops the table behind the first manifest, and creates one with so many more versions."""
+
+    def __init__(self, inner: Store, table: MemoryStore, versions: int | None) -> None:
+        super().__init__(inner)
+        self._table, self._versions, self._is_done = table, versions, False
+
+    def _intercept(self, call: Call) -> Any:
+        found = call.do()
+        if call.method == "put" and call.names[0].startswith(MANIFEST_DIR) and not self._is_done:
+            self._is_done = True
+            self._table.delete_many([it for it in self._table.contents() if it.startswith(LOG)])
+            if self._versions is not None:
+                other = TableBuilder(
+                    self._table, COLUMNS, partition_by=["p"], properties={**PROPERTIES, "a": "b"}
+                )
+                for number in range(self._versions):
+                    other.append([{"id": number, "p": "a"}], [{"id": number, "p": "other"}])
+        return found
+
+
+@pytest.mark.parametrize("versions", [None, 0, 2, 3])
+@pytest.mark.parametrize(
+    ("options", "is_elsewhere"),
+    [
+        ({}, False),
+        ({"since": 1}, False),
+        ({"version": 1}, False),
+        ({"where": "p = 'a'"}, False),
+        ({}, True),
+    ],
+)
+def test_a_table_that_is_replaced_while_its_manifests_are_written(
+    options: dict[str, Any], is_elsewhere: bool, versions: int | None
+) -> None:
+    store, builder, _ = scene()
+    builder.append([{"id": 3, "p": "a"}])
+    if options.get("version") is not None:
+        refresh(store)
+    output = fresh_store() if is_elsewhere else store
+    dropping = Dropping(output, store, versions)
+    log, context = opened(store if is_elsewhere else dropping)
+    error = NotATableError if versions is None else ConflictError
+    with pytest.raises(error, match="during the run") as caught:
+        generate_manifests(log, ManifestOptions(**options), context, output=dropping)
+    assert caught.value.hint is not None
+    assert marks(store) == []
+    if versions is not None:
+        generate(store, output)
+        assert generate(store, output, check=True)
+
+
+def test_a_refresh_notices_that_its_table_is_replaced() -> None:
+    store, _, _ = scene()
+    told: list[str] = []
+    log = DeltaLog(Dropping(store, store, 3), ignore_warning)
+    refresh_manifests(log, 1, RunContext(warn=told.append))
+    assert "the manifests were not refreshed" in told[0]
+    assert (recorded(store), marks(store)) == (None, [])
