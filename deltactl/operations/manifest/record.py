@@ -83,6 +83,24 @@ class Writing:
         is_of_table = last.caught_up_version <= snapshot.version and found == expected
         return last.caught_up_version if is_of_table else None
 
+    def limit_since(self, snapshot: Snapshot, since: int | None) -> int | None:
+        """Return ``since``, or the version that all manifests had if this is earlier, and warn.
+
+        If that version is not known, the manifests of the other partitions may be of any version.
+        """
+        if since is None:
+            return None
+        recorded = self.recorded_version(snapshot)
+        if recorded is None:
+            self._is_whole = False
+            return since
+        if since > recorded:
+            self._context.warn(
+                f"the manifests are of version {recorded}, which is before version {since}: all "
+                f"partitions that changed after version {recorded} are considered"
+            )
+        return min(since, recorded)
+
     def begin(self, snapshot: Snapshot) -> None:
         """Call this before manifests are written: until ``end``, they may be outdated."""
         self._written = snapshot

@@ -94,8 +94,9 @@ def generate_manifests(
         if options.check or not is_recorded:
             report = _generate(log, snapshot, live, options, context, output=place)
         else:
-            is_whole = options.where is None and options.since is None
+            is_whole = options.where is None
             with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
+                options = replace(options, since=writing.limit_since(snapshot, options.since))
                 report = _write_newest(log, snapshot, live, options, context, writing=writing)
     if not report.plan.is_empty:
         warn_of_old_types(snapshot, context.warn)
@@ -120,10 +121,13 @@ def _write_newest(
         is_newest = options.version is not None or not log.has_versions_from(snapshot.version + 1)
         if reports and (is_newest or len(reports) == _MOST_PASSES):
             break
+        base = CommitBase.of(snapshot)
         if not is_newest:
             live.close()
             snapshot, live = load_table(log, None, schemes=options.schemes)
         with closing(live):
+            if not is_newest:
+                base.ensure_same_table(log)  # else `since` is of another table
             report = _generate(
                 log, snapshot, live, options, context, output=log.store, writing=writing
             )

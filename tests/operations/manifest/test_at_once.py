@@ -193,14 +193,16 @@ def test_a_run_that_writes_nothing_keeps_the_record() -> None:
         ({"version": 1}, 1),
         ({"version": 1, "where": "p = 'a'"}, None),
         ({"where": "p = 'a'"}, 1),
-        ({"since": 3}, 1),
+        ({"since": 1}, 3),
+        ({"since": 3}, 3),
+        ({"since": 3, "where": "p = 'a'"}, 1),
     ],
     ids=str,
 )
 def test_manifests_of_an_earlier_version_are_updated_by_the_next_refresh(
     options: dict[str, Any], version: int | None
 ) -> None:
-    """Those of some partitions or since a later version are no version of all manifests."""
+    """Those of some partitions are no version of all manifests."""
     store, builder, _ = scene()
     if "version" in options:
         refresh(store)
@@ -228,15 +230,18 @@ def test_writers_that_commit_all_the_time_do_not_hold_up_a_refresh() -> None:
 
 
 class Dropping(InterceptingStore):
-    """Drops the table behind the first manifest, and creates one with so many more versions."""
+    """Drops the table behind the first put there, and creates one with so many more versions."""
 
-    def __init__(self, inner: Store, table: MemoryStore, versions: int | None) -> None:
+    def __init__(
+        self, inner: Store, table: MemoryStore, versions: int | None, behind: str = MANIFEST_DIR
+    ) -> None:
         super().__init__(inner)
-        self._table, self._versions, self._is_done = table, versions, False
+        self._table, self._versions, self._behind = table, versions, behind
+        self._is_done = False
 
     def _intercept(self, call: Call) -> Any:
         found = call.do()
-        if call.method == "put" and call.names[0].startswith(MANIFEST_DIR) and not self._is_done:
+        if call.method == "put" and call.names[0].startswith(self._behind) and not self._is_done:
             self._is_done = True
             self._table.delete_many([it for it in self._table.contents() if it.startswith(LOG)])
             if self._versions is not None:
@@ -286,3 +291,30 @@ def test_a_refresh_notices_that_its_table_is_replaced() -> None:
     refresh_manifests(log, 1, RunContext(warn=told.append))
     assert "the manifests were not refreshed" in told[0]
     assert (recorded(store), marks(store)) == (None, [])
+
+
+@pytest.mark.parametrize("options", [{}, {"since": 1}], ids=str)
+def test_a_longer_table_that_replaced_this_one_is_not_taken_for_its_later_versions(
+    options: dict[str, Any],
+) -> None:
+    store, _, _ = scene()
+    log, context = opened(Dropping(store, store, 9, behind="_deltactl/manifests/"))
+    with pytest.raises(ConflictError, match="during the run"):
+        generate_manifests(log, ManifestOptions(**options), context)
+    assert marks(store) == []
+
+
+@pytest.mark.parametrize("since", [1, 2, 3])
+def test_since_a_version_after_that_of_the_manifests_is_limited(since: int) -> None:
+    store, builder, _ = scene()
+    builder.append([{"id": 3, "p": "b"}])
+    told: list[str] = []
+    context = RunContext(warn=told.append)
+    options = ManifestOptions(since=since)
+    report = generate_manifests(DeltaLog(store, ignore_warning), options, context)
+    assert {it.folder for it in report.plan.partitions} == {"p=a", "p=b"}
+    assert [text.partition(",")[0] for text in told] == ["the manifests are of version 1"] * (
+        since > 1
+    )
+    assert generate(store, check=True)
+    assert recorded(store) == 3
