@@ -262,11 +262,11 @@ def _choose_directories(
         touched = find_touched(log, snapshot, options.since)
         chosen = chosen if touched is None else chosen & touched
     foreign = folders - partitions.keys()
-    if foreign:
+    if foreign and chosen != partitions.keys():
         context.warn(
             f"{_manifest_name(min(foreign))!r} is not of a partition that {snapshot.store.uri} can "
-            "have now: such manifests are stale, also those that were not selected. Without "
-            f"{option('where')} and {option('since')}, a run writes those of all partitions"
+            "have now: such manifests are stale, also if they are not selected. Only a run without "
+            f"{option('where')} and {option('since')} writes those of all partitions"
         )
     return chosen | foreign
 

@@ -433,6 +433,8 @@ def test_a_condition_on_a_repartitioned_table_leaves_no_manifest_of_the_old_layo
     builder.change_metadata(partitionColumns=["q"])
     builder.partition_by = ("q",)
     builder.append([{**row(3), "q": "x"}])
+    changed = ManifestOptions(since=1, check=True)
+    assert generate(builder.store, changed, warn=pytest.fail).plan.count("stale") == 2
     report = generate(builder.store, ManifestOptions(where="q = 'x'"))
     assert states(report) == {"q=x": "new", "p=a": "stale", "p=b": "stale"}
     assert_reads_alike(tmp_path, builder)
