@@ -129,7 +129,8 @@ def _no_tail() -> Tail:
 def run_sidecar(data: bytes) -> None:
     """A sidecar of a V2 checkpoint."""
     info = stored(f"{LOG}/_sidecars/one.parquet", data)
-    head = CheckpointHead(3, ("top.json",), sidecars=(info.name,))
+    sizes = (info.size_bytes,)
+    head = CheckpointHead(3, ("top.json",), sidecars=(info.name,), sidecar_sizes=sizes)
     for _ in read_file_actions(STORE, head, "add", FILE_COLUMNS):
         pass
     for _ in read_file_actions(STORE, head, "remove", TOMBSTONE_COLUMNS):

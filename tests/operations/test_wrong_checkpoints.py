@@ -83,7 +83,8 @@ def test_wrong_files_are_refused(command: str, change: str) -> None:
     before = store.contents()
     with pytest.raises(SafetyError, match="checkpoint of version 3 .* instead of") as refused:
         run(store, command, [])
-    assert "checkpoint TABLE --repair" in str(refused.value.hint)
+    table = store.uri if command.startswith("clone") else "TABLE"
+    assert f"checkpoint {table} --repair" in str(refused.value.hint)
     assert store.contents() == before
 
 

@@ -26,11 +26,11 @@ class ShallowSource:
 
     def recording(self, clone: str) -> str:
         """Return the command that writes the records of the clone again."""
-        where = "" if self.predicate is None else f" --where {shlex.quote(self.predicate)}"
-        return (
-            f"deltactl clone {shlex.quote(self.uri)} {shlex.quote(clone)} --shallow "
-            f"--version {self.version}{where}"
-        )
+        source, target = shlex.quote(self.uri), shlex.quote(clone)
+        command = f"deltactl clone {source} {target} --shallow --version {self.version}"
+        if self.predicate is None:
+            return command
+        return f"{command} --where {shlex.quote(self.predicate)}"
 
 
 def find_source(info: Mapping[str, Any] | None) -> ShallowSource | None:

@@ -326,7 +326,7 @@ def test_a_broken_data_file_names_the_next_step(lake: Path, cli: RunCli) -> None
     victim.write_bytes(victim.read_bytes()[:-9])
     error = cli("maintain", "a", "-o", "json").document["error"]
     assert error["code"] == "DATA_FILE"
-    assert error["hint"].startswith("Run `deltactl check a --files data`, which lists broken files")
+    assert error["hint"].startswith("Run `deltactl explain FILE_SIZE`")
 
 
 def test_metrics_of_tables_on_which_the_command_was_not_called(

@@ -223,7 +223,7 @@ def test_a_broken_file_is_a_failure_although_other_bins_are_committed(
     assert ran.code == 1
     assert (node["error"]["code"], node["exit_code"]) == ("DATA_FILE", 1)
     assert "f00006.parquet" in node["error"]["message"]
-    assert node["error"]["hint"].startswith("Run `deltactl check events --files data`, which lists")
+    assert node["error"]["hint"].startswith("Run `deltactl explain FILE_SIZE`")
     assert node["result"]["versions"] == [2, 3]
     assert node["result"]["failures"][0]["files"] == 1
     ran = cli("optimize", "events")
