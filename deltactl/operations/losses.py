@@ -52,10 +52,10 @@ class Losses:
         """Return what to do about the lost files."""
         first = "move files of another size out of the table, then " if len(self.resized) else ""
         return (
-            "Copy the right file back from a backup, or "
-            "restore an earlier version, which undoes later changes: `deltactl describe-history "
-            "TABLE --restorable` shows which versions have all their files. To go on without its "
-            f"rows, {first}run `deltactl check TABLE --fix missing-files`."
+            "Copy the right file back from a backup, or restore an earlier version, which undoes "
+            "later changes: `deltactl describe-history TABLE --restorable` shows which versions "
+            "have all their files. To go on without its rows, "
+            f"{first}run `deltactl check TABLE --fix missing-files`."
         )
 
 

@@ -36,31 +36,22 @@ _NONE: Final = np.zeros(0, np.uint64)
 class PathActions:
     """Index the adds and removes of commits, and live files, by path without deletion vectors.
 
-    A file that got a deletion vector is added again under its path. ``uri`` is the address of the
-    table. Memory: 32 bytes for each action, and 8 for each live file.
+    A file that got a deletion vector is added again under its path. Memory: 24 bytes for each
+    action, and 8 for each live file.
     """
 
-    uri: str
     _paths: list[Hashes] = field(default_factory=list)
-    _names: list[Hashes] = field(default_factory=list)
     _keys: list[Hashes] = field(default_factory=list)
     _times: list[Integers] = field(default_factory=list)
     _live: list[Hashes] = field(default_factory=list)
 
     def take(self, parsed: ParsedCommits) -> None:
-        """Add the file actions of commits.
-
-        A writer that drops the feature deletionVectors commits removes of the files of vectors,
-        which no commit adds.
-        """
-        removes = parsed.removes.filter(pc.invert(vector_mask(parsed.removes["path"])))
-        for files, is_add in ((parsed.adds, 1), (removes, 0)):
+        """Add the file actions of commits."""
+        for files, times in _list_actions(parsed):
             paths = _hash(files)
             self._paths.append(paths)
-            self._names.append(_hash_names(self.uri, files))
             self._keys.append(_hash_keys(files, paths))
-            # The adds of a commit count as later than its removes.
-            self._times.append(2 * files["version"].to_numpy() + is_add)
+            self._times.append(times)
 
     def forget_live(self) -> None:
         """Discard the live files."""
@@ -76,7 +67,7 @@ class PathActions:
         Of each path, the last action since commit ``first`` decides. From commit 0 on, each live
         file has one. A commit that lost actions differs from a checkpoint that has them.
         """
-        paths, times, _ = _sort(self._paths, self._times, self._keys)
+        paths, times, _ = _sort(self._paths, self._times)
         chosen = (times >> 1 >= first) & (times >> 1 <= last)
         paths, times = paths[chosen], times[chosen]
         live = np.unique(np.concatenate([_NONE, *self._live]))
@@ -93,7 +84,8 @@ class PathActions:
         removed another deletion vector, it may have left the file live. A commit that is ``unread``
         may have added the files again.
         """
-        paths, times, keys = _sort(self._paths, self._times, self._keys)
+        paths, times, order = _sort(self._paths, self._times)
+        keys = np.concatenate([_NONE, *self._keys])[order]
         versions, is_remove = times >> 1, times & 1 == 0
         before, after = versions[:-1], versions[1:]
         gaps = np.sort(np.array(list(unread), np.int64))
@@ -106,13 +98,31 @@ class PathActions:
         for (version, earlier), count in zip(found.T.tolist(), counts.tolist(), strict=True):
             yield version, earlier, count
 
+
+@dataclass(slots=True)
+class NameActions:
+    """Index the adds and removes of commits by name, to find removes of unknown files.
+
+    ``uri`` is the address of the table. Memory: 16 bytes for each action.
+    """
+
+    uri: str
+    _names: list[Hashes] = field(default_factory=list)
+    _times: list[Integers] = field(default_factory=list)
+
+    def take(self, parsed: ParsedCommits) -> None:
+        """Add the file actions of commits."""
+        for files, times in _list_actions(parsed):
+            self._names.append(_hash_names(self.uri, files))
+            self._times.append(times)
+
     def find_unknown_removes(self, after: int, base: Iterable[pa.Table] = ()) -> dict[int, int]:
         """Return how many files each commit removes that nothing before it has, by version.
 
         The commits after version ``after`` are searched, with ``base``, the files and the
         tombstones of this version. All path texts of a file count as one.
         """
-        names, times, _ = _sort(self._names, self._times, self._keys)
+        names, times, _ = _sort(self._names, self._times)
         is_first = np.append(True, names[1:] != names[:-1])[: len(names)]
         is_unknown = is_first & (times & 1 == 0) & (times >> 1 > after)
         names, versions = names[is_unknown], times[is_unknown] >> 1
@@ -128,7 +138,7 @@ class FirstActions(Visitor):
 
     def __init__(self, uri: str) -> None:
         super().__init__()
-        self._actions = PathActions(uri)
+        self._actions = NameActions(uri)
         self._taken: set[int] = set()
         self._begins = False
 
@@ -158,14 +168,24 @@ def describe_unknown(count: int) -> str:
     )
 
 
-def _sort(
-    hashes: list[Hashes], times: list[Integers], keys: list[Hashes]
-) -> tuple[Hashes, Integers, Hashes]:
-    """Return the hashes, times and keys of all actions, by hash and time."""
-    found, others = (np.concatenate([_NONE, *it]) for it in (hashes, keys))
+def _list_actions(parsed: ParsedCommits) -> Iterator[tuple[pa.Table, Integers]]:
+    """Yield the adds and the removes of commits, with their times.
+
+    A writer that drops the feature deletionVectors commits removes of the files of vectors, which
+    no commit adds.
+    """
+    removes = parsed.removes.filter(pc.invert(vector_mask(parsed.removes["path"])))
+    for files, is_add in ((parsed.adds, 1), (removes, 0)):
+        # The adds of a commit count as later than its removes.
+        yield files, 2 * files["version"].to_numpy() + is_add
+
+
+def _sort(hashes: list[Hashes], times: list[Integers]) -> tuple[Hashes, Integers, Integers]:
+    """Return the hashes and times of all actions by hash and time, and the order of the actions."""
+    found = np.concatenate([_NONE, *hashes])
     at = np.concatenate([np.zeros(0, np.int64), *times])
     order = np.lexsort((at, found))
-    return found[order], at[order], others[order]
+    return found[order], at[order], order
 
 
 def _follow_removes(keys: Hashes, times: Integers) -> Flags:

@@ -274,7 +274,7 @@ def _read_actions(
 
 def _ensure_stated_size(head: CheckpointHead, name: str, size_bytes: int) -> None:
     """Raise an error for a sidecar of another size than the checkpoint says."""
-    stated = dict(zip(head.sidecars, head.sidecar_sizes, strict=True))[name]
+    stated = head.sidecar_sizes[head.sidecars.index(name)]
     if stated != size_bytes:
         raise ValueError(f"it {describe_wrong_size(stated, size_bytes)}")
 

@@ -21,7 +21,7 @@ from deltactl.log.audit.commit_repeats import (
     find_shared_lines,
     list_partition_keys,
 )
-from deltactl.log.audit.path_actions import PathActions, describe_unknown
+from deltactl.log.audit.path_actions import NameActions, PathActions, describe_unknown
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
 from deltactl.log.checkpoint.read import read_file_actions, read_head, read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
@@ -160,7 +160,7 @@ class CommitChecker(Visitor):
         super().__init__()
         self._log, self._findings = log, findings
         self._path_texts, self._vectors = path_texts, vectors
-        self.actions = PathActions(log.uri)
+        self.actions, self._names = PathActions(), NameActions(log.uri)
         self._times: dict[int, int | None] = {}
         self._dates: dict[int, int] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
@@ -204,7 +204,7 @@ class CommitChecker(Visitor):
         try:
             batches = () if base is None else _read_names(self._log.store, base)
             after = -1 if base is None else base.version
-            found = self.actions.find_unknown_removes(after, batches)
+            found = self._names.find_unknown_removes(after, batches)
         except CorruptLogError:  # the check of the checkpoint reports it
             return
         for version, count in found.items():
@@ -234,6 +234,7 @@ class CommitChecker(Visitor):
         self._path_texts.take_removed(commits.removes)
         self._vectors.take(commits)
         self.actions.take(commits)
+        self._names.take(commits)
 
     def _add_broken(self, commit: CommitBytes, error: CorruptLogError) -> None:
         version = commit.version
