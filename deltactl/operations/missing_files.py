@@ -289,11 +289,12 @@ class Owner:
 
 
 def find_owners(
-    names: Iterable[str], storage_options: Mapping[str, str]
+    names: Iterable[str], storage_options: Mapping[str, str], *, read_only: bool = True
 ) -> tuple[list[Owner], dict[str, str]]:
     """Return the tables of files with absolute names, and why the tables of others are not known.
 
-    Other names are ignored, and files that are in no table.
+    Other names are ignored, and files that are in no table. ``read_only``: the stores refuse
+    changes.
     """
     stores: dict[str, Store] = {}
     owned: dict[str, dict[str, str]] = defaultdict(dict)
@@ -304,18 +305,19 @@ def find_owners(
     for folder, paths in folders.items():
         root = next((it for it in stores if f"{folder}/".startswith(f"{it}/")), None)
         try:
-            opened = None if root else open_owner(folder, storage_options)
+            opened = None if root else _open_owner(folder, storage_options)
         except DeltactlError as error:
             unknown |= dict.fromkeys(paths, error.message)
             continue
         if opened is not None:
-            root, stores[opened[0]] = opened[0], refuse_changes(opened[1])
+            root, store = opened
+            stores[root] = refuse_changes(store) if read_only else store
         if root is not None:
             owned[root] |= {path.removeprefix(f"{root}/"): path for path in paths}
     return [Owner(stores[root], own) for root, own in owned.items()], unknown
 
 
-def open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str, Store] | None:
+def _open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str, Store] | None:
     """Return the nearest table that contains a directory: its absolute name, and its store.
 
     Raises:

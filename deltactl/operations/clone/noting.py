@@ -39,11 +39,7 @@ from deltactl.operations.clone_notes import (
     unmark,
     write_note,
 )
-from deltactl.operations.missing_files import (
-    Missing,
-    find_missing_again,
-    open_owner,
-)
+from deltactl.operations.missing_files import Missing, find_missing_again, find_owners
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.storage.names import is_local_uri
@@ -246,21 +242,11 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
     These are the source and, if it is a shallow clone itself, other tables. The source is omitted
     if it owns none: a vacuum of it would find no files, and refuse to run.
     """
-    owners: dict[str, Store] = {}
-    lost = 0
-    directories = list_directories(plan)
-    source_root = plan.source_uri.rstrip("/")
-    outside = [directory for directory in directories if not _is_below(directory, source_root)]
-    for directory in outside:
-        if any(_is_below(directory, root) for root in owners):
-            continue
-        store = None
-        with suppress(DeltactlError):
-            store = open_owner(directory, context.storage_options)
-        if store is None:
-            lost += 1
-        else:
-            owners[store[0]] = store[1]
+    directories = [f"{it}/" for it in list_directories(plan)]
+    root = f"{plan.source_uri.rstrip('/')}/"
+    outside = [it for it in directories if not it.startswith(root)]
+    owners, _ = find_owners(outside, context.storage_options, read_only=False)
+    lost = len(outside) - sum(len(owner.names) for owner in owners)
     if lost:
         context.warn(
             f"the source uses files in {format_count(lost, 'directory', 'directories')} of other "
@@ -268,8 +254,4 @@ def _find_owners(source: Store, plan: ClonePlan, context: RunContext) -> list[St
             "the files, although the clone uses them"
         )
     needs_source = lost or not owners or len(outside) < len(directories)
-    return [*([source] if needs_source else []), *owners.values()]
-
-
-def _is_below(directory: str, root: str) -> bool:
-    return directory == root or directory.startswith(f"{root}/")
+    return [*([source] if needs_source else []), *(owner.store for owner in owners)]
