@@ -23,7 +23,7 @@ def warn_of_lost_versions(
     scan: CommitScan,
     kept: Iterable[int],
     context: RunContext,
-    listed: pa.ChunkedArray | None,
+    listed: pa.ChunkedArray,
 ) -> None:
     """Warn if a file below the root that a kept version needs was removed and does not exist.
 
@@ -42,8 +42,7 @@ def warn_of_lost_versions(
     removed: Flags = needed & (lifetimes.died <= lifetimes.last)
     files = lifetimes.files.filter(pa.array(removed))
     names = event_names(store, files)
-    if listed is not None:
-        names = names.filter(pc.invert(pc.is_in(names, value_set=listed)))
+    names = names.filter(pc.invert(pc.is_in(names, value_set=listed)))
     names = names.filter(pc.invert(pc.is_in(names, value_set=stat_files(store, names)["path"])))
     if not len(names):
         return

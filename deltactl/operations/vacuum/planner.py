@@ -129,7 +129,6 @@ class Planner:
             )
         if self._lists(vacuumed_version):
             return self._plan_full(vacuumed_version)
-        self._warn_of_lost_versions(None)
         return self._plan_lite(start, vacuumed_version)
 
     def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
@@ -243,7 +242,8 @@ class Planner:
         """Plan from a listing of all files under the root."""
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
-        self._warn_of_lost_versions(None if self.options.inventory else listing.files)
+        if self.options.inventory is None:  # else each removed file would need a request
+            self._warn_of_lost_versions(listing.files)
         mode = "full" if self.options.inventory is None else "inventory"
         found, filters, log, absent = self._select_listed(listing, hidden)
         losses = Losses(absent)
@@ -263,7 +263,7 @@ class Planner:
             return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
         return replace(plan, losses=losses)
 
-    def _warn_of_lost_versions(self, listed: pa.ChunkedArray | None) -> None:
+    def _warn_of_lost_versions(self, listed: pa.ChunkedArray) -> None:
         """Warn of versions that the options keep, and that lack files; those ``listed`` exist."""
         kept = {*self.options.keep_versions}
         oldest = self._oldest_kept(self._first_rebuildable())
