@@ -83,14 +83,15 @@ def sync_clone(
     if dry_run:
         check_copies(source, update.moved, spec, context)
         copied = check_copies(source, plan.copies, spec, context)
-        return _count(report, update, copied, full=options.full)[0]
+        return _count(report, _with_times(update, copied, full=options.full), copied)
     target_log.ensure_can_commit()
     with exclusive(target, context):
         ensure_distinct_names(target, plan.copies["target"], target_log.commit_file(before))
         with noticing_loss(source_log, snapshot):
             check_copies(source, update.moved, spec, context)
             copied = copy_all(source, target, plan.copies, spec, context)
-        report, update = _count(report, update, copied, full=options.full)
+        update = _with_times(update, copied, full=options.full)
+        report = _count(report, update, copied)
         if update.is_empty:
             return report
         counts = (update.added.num_rows, sum_sizes(update.added))
@@ -107,22 +108,18 @@ def sync_clone(
     return replace(report, version_after=after.version)
 
 
-def _count(
-    report: CloneReport, update: Update, copied: Copied, *, full: bool
-) -> tuple[CloneReport, Update]:
-    """Return the report with the copies, and the update with the times of their sources."""
-    if not update.is_empty:
-        update = _with_times(update, copied, full=full)
-    report = replace(
+def _count(report: CloneReport, update: Update, copied: Copied) -> CloneReport:
+    return replace(
         report.with_copies(copied),
         version_after=update.current.version if update.is_empty else None,
         files_added=update.files_added,
     )
-    return report, update
 
 
 def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
     """Return the update with the times of the source files; if ``full``, also of replaced files."""
+    if update.is_empty:
+        return update
     added, again = (
         with_times(it, update.plan.copies, copied) for it in (update.added, update.again)
     )
