@@ -29,7 +29,7 @@ from deltactl.operations.stored_files import list_names
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
 from deltactl.storage.names import is_absolute_name, is_local_uri
 from deltactl.storage.open import open_directory, open_store
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 
 PRESENCE_COLUMNS: Final[tuple[str, ...]] = ("path", "size_bytes", "deletion_vector")
@@ -264,20 +264,25 @@ def look_up(store: Store, spec: PresenceSpec, task: PresenceTask) -> PresenceRes
             raise next(iter(errors.values()))
     else:
         found, elsewhere = find_files(store, names)
-    problems: dict[str, str] = {}
-    for name, size in zip(task.names, task.sizes, strict=True):
-        info = found.get(name)
-        if name in elsewhere:
-            continue
-        if info is None:
-            problem = None if name in found else find_path_problem(name)
-            problems[name] = problem or GONE
-        elif size is not None and (
-            info.size_bytes < size if task.at_least else info.size_bytes != size
-        ):
-            least = "at least " if task.at_least else ""
-            problems[name] = f"it has {info.size_bytes} bytes, but the log has {least}{size}"
+    problems = {
+        name: problem
+        for name, size in zip(task.names, task.sizes, strict=True)
+        if name not in elsewhere
+        and (problem := find_problem(name, found.get(name), size, at_least=task.at_least))
+    }
     return PresenceResult(problems, elsewhere)
+
+
+def find_problem(
+    name: str, info: FileInfo | None, size: int | None, *, at_least: bool = False
+) -> str | None:
+    """Return why a file is not as in the log; ``info`` is ``None`` if it was not found."""
+    if info is None:
+        return GONE if is_placed(name) else find_path_problem(name)
+    if size is None or (info.size_bytes >= size if at_least else info.size_bytes == size):
+        return None
+    least = "at least " if at_least else ""
+    return f"it has {info.size_bytes} bytes, but the log has {least}{size}"
 
 
 @dataclass(frozen=True, slots=True)

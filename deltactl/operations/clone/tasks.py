@@ -29,10 +29,10 @@ from deltactl.errors import (
     first_line,
 )
 from deltactl.log.file_stores import FileStores
-from deltactl.log.find_files import find_files, find_path_problem, is_placed
+from deltactl.log.find_files import find_files, is_placed
 from deltactl.numpy_types import Integers
 from deltactl.operations.file_sizes import cut_files
-from deltactl.operations.missing_files import Missing, list_missing
+from deltactl.operations.missing_files import GONE, Missing, find_problem, list_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_vacuums, list_undos
 from deltactl.option_names import option
@@ -43,8 +43,6 @@ from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 from deltactl.units import format_count
-
-_MISSING: Final = "it does not exist"
 
 _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 512 << 20
@@ -122,27 +120,19 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     rows = zip(task.sources, task.targets, task.sizes, task.times, strict=True)
     for name, new_name, size, before_ms in rows:
         info = facts.get(name)
-        problem = _find_problem(name, info, size)
+        problem = find_problem(name, info, size)
         times.append(0 if info is None else info.modified_ms)
         if info is None or problem is not None:
-            problems[name] = problem or _MISSING
+            problems[name] = problem or GONE
             continue
         found = there.get(new_name)
         is_replaced = before_ms is not None and not _is_same_time(before_ms, info.modified_ms)
         if is_replaced and not spec.replaces:
             replaced.append(name)
             continue
-        if (
-            found is None
-            or found.size_bytes != info.size_bytes
-            or is_replaced
-            # Vectors, whose sizes are not known, have new names instead of new content.
-            or (
-                before_ms is None
-                and size is not None
-                and not _is_later(found.modified_ms, info.modified_ms, spec.until_ms)
-            )
-        ):
+        # Vectors, whose sizes are not known, have new names instead of new content.
+        is_known = before_ms is not None or size is None
+        if is_replaced or not _is_copied(found, info, spec, is_known=is_known):
             wanted.append(FileToCopy(name, new_name, info.size_bytes))
     # A copy may be the only good one. Vectors, whose sizes are not known, have no footer.
     sized = {name for name, size in zip(task.sources, task.sizes, strict=True) if size is not None}
@@ -183,18 +173,13 @@ def _is_same_time(before_ms: int, now_ms: int) -> bool:
     return before_ms // 1000 == now_ms // 1000
 
 
-def _is_later(copy_ms: int, source_ms: int, until_ms: int) -> bool:
-    """Return whether a copy is later than its source, so that it has what the source has now."""
+def _is_copied(copy: FileInfo | None, source: FileInfo, spec: CopySpec, *, is_known: bool) -> bool:
+    """Return whether a copy has what its source has now: if not ``is_known``, by a later time."""
+    if copy is None or copy.size_bytes != source.size_bytes:
+        return False
+    copy_ms, source_ms = copy.modified_ms, source.modified_ms
     unit = 1 if copy_ms % 1000 and source_ms % 1000 else 1000
-    return source_ms // unit < copy_ms // unit and copy_ms <= until_ms
-
-
-def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:
-    if info is None:
-        return _MISSING if is_placed(name) else find_path_problem(name)
-    if size is not None and info.size_bytes != size:
-        return f"it has {info.size_bytes} bytes, but the log has {size}"
-    return None
+    return is_known or (source_ms // unit < copy_ms // unit and copy_ms <= spec.until_ms)
 
 
 def _copy_from_each(stores: FileStores, files: list[FileToCopy], target: Store) -> None:
@@ -210,7 +195,7 @@ def _copy_from_each(stores: FileStores, files: list[FileToCopy], target: Store) 
 def _find_gone(stores: FileStores, files: list[FileToCopy]) -> dict[str, str]:
     """Return the files that were removed after the check."""
     facts, _ = stores.find([file.source_path for file in files])
-    return {name: _MISSING for name, info in facts.items() if info is None}
+    return {name: GONE for name, info in facts.items() if info is None}
 
 
 def _find_damage(file: FileToCopy, source: Store, spec: CopySpec) -> str | None:
