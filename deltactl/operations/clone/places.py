@@ -95,34 +95,6 @@ def root_text(store: Store) -> str:
     return f"file:{path}"
 
 
-def find_progress(target: Store) -> CloneProgress | None:
-    """Return the record of a clone that did not finish; ``None`` if the target is empty.
-
-    Raises:
-        ConflictError: another run created a table in the target during this run.
-        SafetyError: the target has other files.
-    """
-    progress = _read_progress(target)
-    if progress is not None:
-        return progress
-    for part in target.walk_tree(lambda directory: True):
-        for name in (*part.files, *part.links, *part.unaddressable):
-            if not name.startswith(f"{OWN_DIR}/"):
-                if DeltaLog(target, ignore_warning).exists:
-                    raise ConflictError(
-                        f"another run created a Delta table in the clone target {target.uri} "
-                        "after this run had started; this run copied nothing",
-                        hint="Rerun to see whether that table is already the wanted clone.",
-                    )
-                raise SafetyError(
-                    f"{target.uri} is not empty: it contains {name!r}, but not the file "
-                    f"{PROGRESS_FILE}, which marks an unfinished clone",
-                    hint="Choose an empty directory. If an unfinished clone left these files, "
-                    f"delete the directory {target.uri} and rerun.",
-                )
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class CloneProgress:
     """The source of the copies: its address, its table id, and its version."""
@@ -151,19 +123,42 @@ def write_progress(target: Store, progress: CloneProgress) -> None:
     target.put(PROGRESS_FILE, json.dumps(asdict(progress), ensure_ascii=False, indent=2).encode())
 
 
-def ensure_same_source(target: Store, found: CloneProgress, wanted: CloneProgress) -> None:
-    """Refuse to continue the clone of another table.
+def find_unfinished(target: Store, wanted: CloneProgress) -> bool:
+    """Return whether the target has an unfinished clone of the source; refuse other content.
 
     Raises:
-        SafetyError: the message has the other table.
+        ConflictError: another run created a table in the target during this run.
+        SafetyError: the target has other files, or an unfinished clone of another table.
     """
+    found = _read_progress(target)
+    if found is None:
+        _ensure_empty(target)
+        return False
     if found.table_id != wanted.table_id:
         raise SafetyError(
             f"{target.uri} contains an unfinished clone of {found.source} (table "
-            f"{found.table_id}), "
-            f"not of {wanted.source} (table {wanted.table_id})",
+            f"{found.table_id}), not of {wanted.source} (table {wanted.table_id})",
             hint=f"Choose another directory, or delete the directory {target.uri} and rerun.",
         )
+    return True
+
+
+def _ensure_empty(target: Store) -> None:
+    for part in target.walk_tree(lambda directory: True):
+        for name in (*part.files, *part.links, *part.unaddressable):
+            if not name.startswith(f"{OWN_DIR}/"):
+                if DeltaLog(target, ignore_warning).exists:
+                    raise ConflictError(
+                        f"another run created a Delta table in the clone target {target.uri} "
+                        "after this run had started; this run copied nothing",
+                        hint="Rerun to see whether that table is already the wanted clone.",
+                    )
+                raise SafetyError(
+                    f"{target.uri} is not empty: it contains {name!r}, but not the file "
+                    f"{PROGRESS_FILE}, which marks an unfinished clone",
+                    hint="Choose an empty directory. If an unfinished clone left these files, "
+                    f"delete the directory {target.uri} and rerun.",
+                )
 
 
 def ensure_distinct_names(target: Store, names: pa.ChunkedArray, present: str) -> None:

@@ -33,9 +33,8 @@ from deltactl.operations.clone.places import (
     CloneProgress,
     ensure_apart,
     ensure_distinct_names,
-    ensure_same_source,
     exclusive,
-    find_progress,
+    find_unfinished,
     write_progress,
 )
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -53,7 +52,6 @@ from deltactl.operations.manifest.run import refresh_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
 from deltactl.units import DAY_MS, format_count
 
 __all__ = ["CloneOptions", "ClonePlan", "CloneReport", "clone_table"]
@@ -119,7 +117,7 @@ def clone_table(
         return replace(done, notes=notes)
     ensure_no_table_above(target, hint=ELSEWHERE)
     wanted = CloneProgress(plan.source_uri, plan.source_table_id, plan.version)
-    is_fresh = not _ensure_free(target, wanted)
+    is_fresh = not find_unfinished(target, wanted)
     _log.info(
         "%s: version %d to %s, %s",
         source.uri, plan.version, target.uri, format_count(plan.num_files, "file"),
@@ -153,7 +151,7 @@ def _make_deep(
     """Copy the files, and commit version 0."""
     plan, target = report.plan, target_log.store
     with exclusive(target, context):
-        is_fresh = not _ensure_free(target, wanted)
+        is_fresh = not find_unfinished(target, wanted)
         write_progress(target, wanted)
         try:
             ensure_distinct_names(target, plan.copies["target"], PROGRESS_FILE)
@@ -221,15 +219,6 @@ def _find_done(log: DeltaLog, plan: ClonePlan, context: RunContext, dry_run: boo
         dry_run,
         is_done=True,
     )
-
-
-def _ensure_free(target: Store, wanted: CloneProgress) -> bool:
-    """Return whether the target has an unfinished clone of the source; refuse other content."""
-    found = find_progress(target)
-    if found is None:
-        return False
-    ensure_same_source(target, found, wanted)
-    return True
 
 
 def _make_shallow(
