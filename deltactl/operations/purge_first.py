@@ -7,7 +7,7 @@ from dataclasses import replace
 from deltactl.errors import InterruptedRunError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest.content import LiveFiles, load_table
+from deltactl.operations.manifest.content import ManifestLines, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import choose_place
 from deltactl.operations.manifest.plan import find_vectors
@@ -35,25 +35,25 @@ def generate_after_purge(
         DeltactlError: the purge or ``generate_manifests`` failed.
     """
     snapshot: Snapshot | None = None
-    live: LiveFiles | None = None
+    lines: ManifestLines | None = None
     purged_from = None
     output = choose_place(log.store, output)
     if options.purge_first and not (dry_run or options.check):
-        snapshot, live = load_table(log, options.version, schemes=options.schemes)
+        snapshot, lines = load_table(log, options.version, schemes=options.schemes)
         try:
-            folders = find_vectors(log, snapshot, live, options, context)
+            folders = find_vectors(log, snapshot, lines, options, context)
         except BaseException:
-            live.close()
+            lines.close()
             raise
         if folders:
-            live.close()
+            lines.close()
             purged_from = snapshot.version
             is_whole = options.where is None and options.since is None
             _purge(log, context, None if is_whole else frozenset(folders))
-            snapshot, live = load_table(log, None, schemes=options.schemes)
+            snapshot, lines = load_table(log, None, schemes=options.schemes)
     try:
         report = generate_manifests(
-            log, options, context, snapshot=snapshot, live=live, output=output, dry_run=dry_run
+            log, options, context, snapshot=snapshot, lines=lines, output=output, dry_run=dry_run
         )
     except InterruptedRunError as error:
         error.is_part_done = error.is_part_done or purged_from is not None

@@ -154,14 +154,14 @@ def find_manifest(subject: TableSubject) -> list[Action]:
         facts.has_manifests = False
         return []
     options = ManifestOptions(check=True, schemes=schemes or {})
-    snapshot, live = load_table(subject.log, None, snapshot, options.schemes)
+    snapshot, lines = load_table(subject.log, None, snapshot, options.schemes)
     try:
         report = generate_manifests(
             subject.log,
             options,
             subject.context,
             snapshot=snapshot,
-            live=live,
+            lines=lines,
             dry_run=True,
         )
     except UnsupportedFeatureError:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Final, TypeVar
 
@@ -60,22 +59,7 @@ _LARGE_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFiles:
-    """The lines of the files that manifests list.
-
-    ``unused`` are the schemes to replace that no address has.
-    """
-
-    lines: ManifestLines
-    unused: Set[str]
-
-    def close(self) -> None:
-        """Free the lines."""
-        self.lines.close()
-
-
-def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFiles:
+def _load_lines(snapshot: Snapshot, schemes: Mapping[str, str]) -> ManifestLines:
     """Return the lines of the live files of a version, by the texts of their partition values.
 
     An unpartitioned table has one manifest, possibly empty. The caller closes the result.
@@ -94,21 +78,20 @@ def _load_live_files(snapshot: Snapshot, schemes: Mapping[str, str]) -> LiveFile
     if snapshot.metadata.missing_partition_columns:
         ensure_columns(snapshot, "write manifests")
     fields = snapshot.metadata.partition_fields
-    lines = ManifestLines()
-    unused = set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]}
+    lines = ManifestLines(set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]})
     try:
         if not fields:
             lines.ensure_folder("")
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
-        for files in _render_each(batches, snapshot.store.uri, schemes, unused):
+        for files in _render_each(batches, snapshot.store.uri, schemes, lines.unused):
             groups = group_partitions(files["partition_values"], fields, by_text=True)
             has_vector = files["deletion_vector"].is_valid().to_numpy()
             lines.add(groups.labels(), groups.ids, files["line"].combine_chunks(), has_vector)
     except BaseException:
         lines.close()
         raise
-    return LiveFiles(lines, unused)
+    return lines
 
 
 def warn_of_old_types(snapshot: Snapshot, warn: Warn) -> None:
@@ -191,14 +174,14 @@ def load_table(
     version: int | None,
     given: Snapshot | None = None,
     schemes: Mapping[str, str] = _NO_SCHEMES,
-) -> tuple[Snapshot, LiveFiles]:
-    """Return a version and its live files; read again if a log cleanup removed log files."""
+) -> tuple[Snapshot, ManifestLines]:
+    """Return a version and its lines; read again if a log cleanup removed log files."""
     snapshots = chain([given] if given else [], repeat(None))
     doubts = CommitDoubts()
 
-    def load() -> tuple[Snapshot, LiveFiles]:
+    def load() -> tuple[Snapshot, ManifestLines]:
         snapshot = next(snapshots) or log.snapshot(version, visitors=[doubts])
-        return snapshot, _load_live_files(snapshot, schemes)
+        return snapshot, _load_lines(snapshot, schemes)
 
     loaded = log.retry_after_cleanup(load)
     doubts.warn(log)
@@ -210,9 +193,14 @@ class ManifestLines:
 
     Lines end with a line feed. Beyond a limit, they are in a file without a name in the directory
     for temporary files, which ``close`` or the end of the process removes.
+
+    Attributes:
+        unused: the schemes to replace that no address has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unused: set[str]) -> None:
+        """Set the schemes to replace."""
+        self.unused = unused
         self._numbers: dict[str, int] = {}
         self._num_files = np.zeros(0, np.int64)
         self._num_vectors = np.zeros(0, np.int64)

@@ -20,7 +20,6 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import (
     MANIFEST_NAME,
-    LiveFiles,
     ManifestLines,
     has_same_lines,
     is_large,
@@ -135,7 +134,7 @@ def _manifest_name(folder: str) -> str:
 def plan_manifests(
     log: DeltaLog,
     snapshot: Snapshot,
-    live: LiveFiles,
+    lines: ManifestLines,
     *,
     output: Store,
     options: ManifestOptions,
@@ -147,7 +146,6 @@ def plan_manifests(
         PredicateError: ``options.where`` is not about partition columns.
         CorruptLogError: the log has a path that manifests do not support.
     """
-    lines = live.lines
     folders, num_files = lines.folders, lines.num_files
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
@@ -180,7 +178,7 @@ def plan_manifests(
 def find_vectors(
     log: DeltaLog,
     snapshot: Snapshot,
-    live: LiveFiles,
+    lines: ManifestLines,
     options: ManifestOptions,
     context: RunContext,
 ) -> Set[str]:
@@ -189,8 +187,8 @@ def find_vectors(
     Raises:
         PredicateError: ``options.where`` is not about partition columns.
     """
-    folders = live.lines.folders
-    found = {folders[index] for index in np.flatnonzero(live.lines.num_vectors).tolist()}
+    folders = lines.folders
+    found = {folders[index] for index in np.flatnonzero(lines.num_vectors).tolist()}
     # The manifests of removed partitions may match, too: the plan knows them, and warns.
     quiet = replace(context, warn=ignore_warning)
     return _choose_directories(log, snapshot, found, options, quiet) if found else found

@@ -25,7 +25,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.manifest.content import (
-    LiveFiles,
+    ManifestLines,
     load_table,
     warn_of_old_types,
 )
@@ -56,14 +56,14 @@ def generate_manifests(
     context: RunContext,
     *,
     snapshot: Snapshot | None = None,
-    live: LiveFiles | None = None,
+    lines: ManifestLines | None = None,
     output: Store | None = None,
     dry_run: bool = False,
 ) -> ManifestReport:
     """Update manifests to a version; with ``dry_run`` or ``options.check``, only compare.
 
-    ``snapshot`` is the version, and ``live`` its files, if they are already loaded (with these
-    schemes); the files are closed. ``output`` contains ``_symlink_format_manifest``; the table
+    ``snapshot`` is the version, and ``lines`` are its lines, if they are already loaded (with these
+    schemes); they are closed. ``output`` contains ``_symlink_format_manifest``; the table
     itself if ``None``. After a cancel, no further manifest is written.
 
     Raises:
@@ -76,15 +76,15 @@ def generate_manifests(
         ConflictError: the table was replaced during the run.
         DeltactlError: there is no table or no such version, or the log is damaged.
     """
-    if snapshot is None or live is None:
-        snapshot, live = load_table(log, options.version, snapshot, options.schemes)
+    if snapshot is None or lines is None:
+        snapshot, lines = load_table(log, options.version, snapshot, options.schemes)
     place = output or log.store
-    with closing(live):
+    with closing(lines):
         log.ensure_allowed(None)
-        if live.unused:
+        if lines.unused:
             context.warn(
                 f"no address in the manifests of {log.uri} has the scheme "
-                f"{', '.join(sorted(live.unused))}, so {option('schemes')} does not replace it"
+                f"{', '.join(sorted(lines.unused))}, so {option('schemes')} does not replace it"
             )
         options = replace(options, check=options.check or dry_run)
         is_earlier = options.version is not None
@@ -92,12 +92,12 @@ def generate_manifests(
             snapshot.properties.refreshes_manifests or (is_earlier and has_record(place))
         )
         if options.check or not is_recorded:
-            report = _generate(log, snapshot, live, options, context, output=place)
+            report = _generate(log, snapshot, lines, options, context, output=place)
         else:
             is_whole = options.where is None
             with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
                 options = replace(options, since=writing.limit_since(snapshot, options.since))
-                report = _write_newest(log, snapshot, live, options, context, writing=writing)
+                report = _write_newest(log, snapshot, lines, options, context, writing=writing)
     if not report.plan.is_empty:
         warn_of_old_types(snapshot, context.warn)
     return report
@@ -106,7 +106,7 @@ def generate_manifests(
 def _write_newest(
     log: DeltaLog,
     snapshot: Snapshot,
-    live: LiveFiles,
+    lines: ManifestLines,
     options: ManifestOptions,
     context: RunContext,
     *,
@@ -114,7 +114,7 @@ def _write_newest(
 ) -> ManifestReport:
     """Write manifests until the log has no later version, which another run may have written.
 
-    Return the report of the first pass. ``live`` is closed.
+    Return the report of the first pass. ``lines`` are closed.
     """
     reports: list[ManifestReport] = []
     while True:
@@ -123,13 +123,13 @@ def _write_newest(
             break
         base = CommitBase.of(snapshot)
         if not is_newest:
-            live.close()
-            snapshot, live = load_table(log, None, schemes=options.schemes)
-        with closing(live):
+            lines.close()
+            snapshot, lines = load_table(log, None, schemes=options.schemes)
+        with closing(lines):
             if not is_newest:
                 base.ensure_same_table(log)  # else `since` is of another table
             report = _generate(
-                log, snapshot, live, options, context, output=log.store, writing=writing
+                log, snapshot, lines, options, context, output=log.store, writing=writing
             )
         reports.append(report)
         options = replace(options, since=snapshot.version, ddl=None)
@@ -141,7 +141,7 @@ def _write_newest(
 def _generate(
     log: DeltaLog,
     snapshot: Snapshot,
-    live: LiveFiles,
+    lines: ManifestLines,
     options: ManifestOptions,
     context: RunContext,
     *,
@@ -150,7 +150,7 @@ def _generate(
 ) -> ManifestReport:
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
-    plan = plan_manifests(log, snapshot, live, output=output, options=options, context=context)
+    plan = plan_manifests(log, snapshot, lines, output=output, options=options, context=context)
     if plan.vectors and options.purge_first and options.check:
         files = format_count(plan.vectors, "file has", "files have")
         context.warn(
@@ -228,9 +228,9 @@ def refresh_manifests(
             is_known = before is not None and schemes is not None
             since = writing.recorded_version(snapshot) if is_known else None
             options = ManifestOptions(since=since, schemes=schemes or {})
-            snapshot, live = load_table(log, None, snapshot, options.schemes)
+            snapshot, lines = load_table(log, None, snapshot, options.schemes)
             rest = context.without_cancel()
-            return _write_newest(log, snapshot, live, options, rest, writing=writing)
+            return _write_newest(log, snapshot, lines, options, rest, writing=writing)
     except DeltactlError as error:
         context.warn(
             f"the commit succeeded, but the manifests were not refreshed: {error.message}; "
