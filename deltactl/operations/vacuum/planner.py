@@ -37,7 +37,7 @@ from deltactl.operations.vacuum.candidates import (
     find_tables,
     parent_directories,
 )
-from deltactl.operations.vacuum.horizon import Absent, find_horizon
+from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -287,7 +287,9 @@ class Planner:
             self.store,
             scan,
             first,
-            Absent(plan.files, missing, plan.losses.names),
+            plan.files,
+            missing=missing,
+            lost=plan.losses.names,
             current=plan.current_at_cutoff,
             doubt=self.doubts.first,
         )
