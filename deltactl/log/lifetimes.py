@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
+from deltactl.log.physical_names import needs_mask
 from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.vacuum_names import vector_mask
 
@@ -64,15 +65,7 @@ class Lifetimes:
 
     def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
         """Return a mask of the lifetimes whose data file or deletion vector is in ``names``."""
-        hit = pc.or_(
-            pc.is_in(self.files["path"], value_set=names),
-            pc.and_(
-                # If `names` has a null, is_in is true for nulls.
-                pc.is_valid(self.files["vector_file"]),
-                pc.is_in(self.files["vector_file"], value_set=names),
-            ),
-        )
-        return np.asarray(hit.to_numpy(), np.bool_)
+        return np.asarray(needs_mask(self.files, names).to_numpy(), np.bool_)
 
     def count(self, chosen: Flags, weights: Integers | None = None) -> Integers:
         """Return, for each version, the number (or total weight) of the chosen lifetimes in it."""

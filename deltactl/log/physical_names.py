@@ -13,6 +13,8 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import ONE_STORAGE_HINT, is_absolute_name
 from deltactl.storage.store import Store
 
+_NAME_COLUMNS = ("path", "vector_file")
+
 # A name that is absolute, or has an empty, "." or ".." part. Every other name is already a physical
 # name.
 _ODD = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/|(?:^|/)\.{0,2}(?:/|$)"
@@ -75,6 +77,19 @@ def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
     """Return the physical names of files and vectors; rows have ``path`` and ``vector_file``."""
     joined = pa.chunked_array([*events["path"].chunks, *events["vector_file"].chunks], pa.string())
     return locate(store, joined.drop_null()).drop_null()
+
+
+def locate_rows(store: Store, rows: pa.Table) -> pa.Table:
+    """Return rows with physical names in ``path`` and ``vector_file``; see ``locate_or_keep``."""
+    for column in _NAME_COLUMNS:
+        position = rows.schema.get_field_index(column)
+        rows = rows.set_column(position, column, locate_or_keep(store, rows[column]))
+    return rows
+
+
+def needs_mask(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which rows have a file or a deletion vector with one of the names."""
+    return pc.or_(*(pc.is_in(rows[it], value_set=names, skip_nulls=True) for it in _NAME_COLUMNS))
 
 
 def possible_names(addresses: pa.Array) -> Iterator[pa.ChunkedArray]:

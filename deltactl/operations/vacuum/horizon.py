@@ -13,7 +13,7 @@ from deltactl.log.audit.commit_doubts import restore_commit
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, version_ranges
-from deltactl.log.physical_names import locate, locate_or_keep
+from deltactl.log.physical_names import locate, locate_rows, needs_mask
 from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store
 
@@ -42,15 +42,6 @@ class Horizon:
 _SHOWN_COSTS = 100
 
 
-def _locate_lifetimes(store: Store, lifetimes: Lifetimes) -> Lifetimes:
-    """Replace names of the log with physical names; those outside of the root stay as they are."""
-    files = lifetimes.files
-    for column in ("path", "vector_file"):
-        position = files.schema.get_field_index(column)
-        files = files.set_column(position, column, locate_or_keep(store, files[column]))
-    return Lifetimes(lifetimes.first, lifetimes.last, files, lifetimes.born, lifetimes.died)
-
-
 def find_horizon(
     store: Store,
     scan: CommitScan,
@@ -74,7 +65,7 @@ def find_horizon(
     """
     gone = pa.chunked_array([*missing.chunks, *lost.chunks], pa.string())
     touched = _touched(store, scan, [*planned["path"].chunks, *gone.chunks])
-    lifetimes = _locate_lifetimes(store, Lifetimes.of(touched, first))
+    lifetimes = Lifetimes.of(touched, first)
     now_gone = lifetimes.mask(gone)
     hit = lifetimes.mask(planned["path"].combine_chunks())
     _ensure_expired(store, lifetimes, hit, first if current is None else current, doubt)
@@ -140,14 +131,12 @@ def _has_older(lifetimes: Lifetimes, live: pa.ChunkedArray) -> bool:
 
 
 def _touched(store: Store, scan: CommitScan, chunks: list[pa.Array]) -> CommitScan:
-    """Return all events of the keys of planned or missing files; other events have no effect."""
-    gone = pa.chunked_array(chunks, pa.string())
-    events = scan.events
-    hit = pc.is_in(locate_or_keep(store, events["path"]), value_set=gone)
-    vectors = events["vector_file"]
-    if vectors.null_count < len(vectors):
-        vectors = locate_or_keep(store, vectors)
-        hit = pc.or_(hit, pc.is_in(vectors, value_set=gone, skip_nulls=True))
+    """Return all events of the keys of planned or missing files, with physical names.
+
+    Other events have no effect. Names outside of the root stay as they are.
+    """
+    events = locate_rows(store, scan.events)
+    hit = needs_mask(events, pa.chunked_array(chunks, pa.string()))
     keys = pc.unique(events["key"].filter(hit))
     return replace(scan, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.lifetimes import Lifetimes, version_ranges
-from deltactl.log.physical_names import event_names, locate_or_keep
+from deltactl.log.physical_names import event_names, locate_rows, needs_mask
 from deltactl.numpy_types import Flags
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import stat_files
@@ -46,9 +46,7 @@ def warn_of_lost_versions(
     names = names.filter(pc.invert(pc.is_in(names, value_set=stat_files(store, names)["path"])))
     if not len(names):
         return
-    columns = [lifetimes.files[name] for name in ("path", "vector_file")]
-    hits = [pc.is_in(locate_or_keep(store, it), value_set=names, skip_nulls=True) for it in columns]
-    hit = np.asarray(pc.or_(*hits).to_numpy(), np.bool_)
+    hit = np.asarray(needs_mask(locate_rows(store, lifetimes.files), names).to_numpy(), np.bool_)
     is_lost = is_kept[: lifetimes.last - first + 1] & (lifetimes.count(hit & removed) > 0)
     ranges = [str(a) if a == b else f"{a}-{b}" for a, b in version_ranges(first, is_lost)]
     gone = format_count(len(pc.unique(names)), "file does", "files do")

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.lifetimes import Lifetimes
-from deltactl.log.physical_names import locate_or_keep
+from deltactl.log.physical_names import locate_or_keep, locate_rows, needs_mask
 from deltactl.operations.losses import Losses, find_losses
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import Listing
@@ -34,9 +34,7 @@ def find_lost_adds(
     """
     events = scan.events
     removes = events.filter(pc.invert(events["is_add"]))
-    hit = pc.is_in(locate_or_keep(store, removes["path"]), value_set=removable)
-    vectors = locate_or_keep(store, removes["vector_file"])
-    hit = pc.or_(hit, pc.is_in(vectors, value_set=removable, skip_nulls=True))
+    hit = needs_mask(locate_rows(store, removes), removable)
     first = pc.min(removes["version"].filter(hit)).as_py()
     if first is None:
         return Losses()
