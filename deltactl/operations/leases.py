@@ -188,27 +188,9 @@ def hold_lease(
     Raises:
         LeaseHeldError: another run holds it.
     """
-    try:
-        _in_progress.append(holder.run_id)
-        with _hold(store, command, holder, clock=clock, warn=warn, free=free):
-            yield
-    finally:
-        with suppress(ValueError):  # an exception arrived before
-            _in_progress.remove(holder.run_id)
-
-
-@contextmanager
-def _hold(
-    store: Store,
-    command: str,
-    holder: Holder,
-    *,
-    clock: Clock,
-    warn: Warn,
-    free: dict[int, FileInfo] | None,
-) -> Iterator[None]:
     lease, failed = _Lease(store, command, holder, clock, warn), None
     try:
+        _in_progress.append(holder.run_id)
         try:
             lease.acquire(free)
         except LeaseHeldError:
@@ -219,7 +201,11 @@ def _hold(
             failed = error
         yield  # a run that fails, often by the same cause, says only its own error
     finally:
-        lease.release()
+        try:
+            lease.release()
+        finally:
+            with suppress(ValueError):  # an exception arrived before
+                _in_progress.remove(holder.run_id)
     if failed is not None:
         warn(f"this run had no lease, so another run may have overlapped it: {failed.message}")
 
