@@ -35,14 +35,18 @@ class Listing:
     facts: pa.Table | None = None
     sizes_bytes: pa.ChunkedArray | None = None
 
-    def add(self, part: Tree) -> list[str]:
-        """Add the directories and links of ``part``; return the names of its files."""
+    def add(self, part: Tree) -> list[list[Any]]:
+        """Add the directories and links of ``part``; return the columns of its files' facts."""
         files, directories, links = map(_utf8, (part.files, part.directories, part.links))
         self.directories += directories
         self.links += links
         self.unusable += len(part.files) + len(part.directories) + len(part.links)
         self.unusable += len(part.unaddressable) - len(files) - len(directories) - len(links)
-        return files
+        facts: list[list[Any]] = [part.sizes_bytes, part.modified_ms]
+        if len(files) < len(part.files):
+            valid = [is_utf8(name) for name in part.files]
+            facts = [list(compress(column, valid)) for column in facts]
+        return [files, *facts]
 
     def rows(self) -> pa.Table:
         """Return the files as rows: ``path``; with facts, also these and ``position``."""
@@ -74,7 +78,7 @@ def list_files(store: Store, hidden: HiddenRule) -> Listing:
     names: list[pa.Array] = []
     sizes: list[pa.Array] = []
     for part in store.walk_tree(enter, facts=has_sizes):
-        found, sizes_bytes, _ = _take(listing, part)
+        found, sizes_bytes, _ = listing.add(part)
         names.append(pa.array(found, pa.string()))
         sizes.append(pa.array(sizes_bytes, pa.int64()))
     listing.files = pa.chunked_array(names, pa.string())
@@ -91,20 +95,11 @@ def list_facts(store: Store) -> Listing:
     listing = Listing(pa.chunked_array([], pa.string()))
     chunks = [FACTS.empty_table()]
     for part in store.walk_tree(lambda directory: True, facts=True):
-        columns = _take(listing, part)
-        chunks.append(pa.table(list(map(pa.array, columns, FACTS.types)), schema=FACTS))
+        columns = map(pa.array, listing.add(part), FACTS.types)
+        chunks.append(pa.table(list(columns), schema=FACTS))
     facts = pa.concat_tables(chunks)
     listing.files, listing.facts = facts["path"], facts.drop_columns("path")
     return listing
-
-
-def _take(listing: Listing, part: Tree) -> list[list[Any]]:
-    """Add ``part`` to a listing; return the names of its files, and the columns of their facts."""
-    columns: list[list[Any]] = [listing.add(part), part.sizes_bytes, part.modified_ms]
-    if len(columns[0]) < len(part.files):
-        valid = [is_utf8(name) for name in part.files]
-        columns[1:] = [list(compress(column, valid)) for column in columns[1:]]
-    return columns
 
 
 def _utf8(names: list[str]) -> list[str]:
