@@ -29,6 +29,7 @@ from deltactl.units import HOUR_MS
 
 # Some writers write the first files before the metaData.
 _FIRST_WRITE_MS = HOUR_MS
+_NAME_COLUMNS = ("path", "deletion_vector")
 
 
 def is_marked_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
@@ -57,11 +58,16 @@ def was_converted(snapshot: Snapshot, scan: CommitScan) -> bool:
 
 def names_in_log(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
     """Yield the physical names in a snapshot, its tombstones and the commits of a scan."""
+    yield from names_in_actions(snapshot, scan)
+    yield from (file_names(snapshot.store, it) for it in snapshot.kept_batches(_NAME_COLUMNS))
+
+
+def names_in_actions(snapshot: Snapshot, scan: CommitScan) -> Iterator[pa.ChunkedArray]:
+    """Yield the physical names in the commits of a scan and in the tombstones of a snapshot."""
     store = snapshot.store
     yield event_names(store, scan.events)
     yield locate(store, scan.change_files["path"]).drop_null()
-    for batches in (snapshot.tombstone_batches, snapshot.kept_batches):
-        yield from (file_names(store, batch) for batch in batches(("path", "deletion_vector")))
+    yield from (file_names(store, it) for it in snapshot.tombstone_batches(_NAME_COLUMNS))
 
 
 def _has_older_files(snapshot: Snapshot) -> bool:

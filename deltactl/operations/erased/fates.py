@@ -19,7 +19,7 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone_notes import read_notes
-from deltactl.operations.converted import was_converted
+from deltactl.operations.converted import names_in_actions, was_converted
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.storage.expiry import find_expiry
 from deltactl.operations.trusted_time import planning_now
@@ -71,7 +71,7 @@ def find_fates(planner: Planner | None, files: pa.Table, known: pa.Array) -> Fat
     try:
         if planner is not None:
             scan = planner.log.events(planner.snapshot, planner.log.first_commit, planner.events)
-            is_named = find_named(names, planner.named(scan))
+            is_named = find_named(names, names_in_actions(planner.snapshot, scan))
             shared = pa.chunked_array([pa.array([], pa.string()), *_shared(planner)])
             ends = _ends(planner, files, is_named)
             is_writers = writer_mask(names)

@@ -14,11 +14,11 @@ from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.physical_names import event_names, file_names, locate
+from deltactl.log.physical_names import event_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
-from deltactl.operations.converted import is_marked_converted, was_converted
+from deltactl.operations.converted import is_marked_converted, names_in_actions, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.losses import NO_NAMES, Losses
 from deltactl.operations.run_context import RunContext
@@ -338,7 +338,8 @@ class Planner:
             self._find_tables_and_links(filters, parent_directories(names), kept_directories)
         filters.kept[UNKNOWN] += listing.unusable
         self._spare_runs(filters)
-        found = filters.select(files.append_column("is_named", find_named(names, self.named(scan))))
+        is_named = find_named(names, names_in_actions(self.snapshot, scan))
+        found = filters.select(files.append_column("is_named", is_named))
         lost = NO_NAMES
         if self.options.inventory is None:  # it may be older than some live files
             lost = find_missing(
@@ -428,14 +429,6 @@ class Planner:
     def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
         changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
         return locate(self.store, changes["path"]).drop_null()
-
-    def named(self, scan: CommitScan | None = None) -> Iterator[pa.ChunkedArray]:
-        """Yield the names in the commits and in the tombstones of the version."""
-        scan = self._scan(self.log.first_commit) if scan is None else scan
-        yield event_names(self.store, scan.events)
-        yield self._change_files(scan, scan.last)
-        for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
-            yield file_names(self.store, batch)
 
     def _removed_files(self, scan: CommitScan) -> pa.Table:
         """Return the files that were removed and have a name that no Delta writer gives."""
