@@ -52,6 +52,14 @@ class LogSegment:
         """Return the checkpoint's version; -1 if there is no checkpoint."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
+    @property
+    def modified_ms(self) -> int:
+        """Return the file time of the commit; of the checkpoint if there is no commit."""
+        if self.commit is not None:
+            return self.commit.modified_ms
+        assert self.checkpoint is not None  # the only other file that can define a version
+        return self.checkpoint.files[0].modified_ms
+
 
 def list_from_hint(
     list_from: Callable[[int], LogListing], store: Store, warn: Warn, version: int | None = None

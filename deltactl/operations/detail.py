@@ -92,7 +92,7 @@ def _report(log: DeltaLog, table: Snapshot, sizes: FileSizes) -> DetailReport:
         timestamp_ms = log.timestamp_of(table)
     except DeltactlError as error:
         log.warn(error.message)
-        timestamp_ms = _last_modified_ms(table)
+        timestamp_ms = table.segment.modified_ms
     return DetailReport(
         table.version,
         timestamp_ms,
@@ -113,7 +113,7 @@ def _row(table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
         "description": metadata.description,
         "location": _location(table.store.uri),
         "createdAt": metadata.created_time_ms,
-        "lastModified": _last_modified_ms(table),
+        "lastModified": table.segment.modified_ms,  # not the in-commit timestamp
         "partitionColumns": list(metadata.partition_columns),
         "clusteringColumns": clustering_names(table.domains, schema),
         "numFiles": sizes.num_files,
@@ -128,15 +128,6 @@ def _row(table: Snapshot, sizes: FileSizes) -> dict[str, Any]:
 def _location(uri: str) -> str:
     # Local paths as in Hadoop: file:/abs, not file:///abs.
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
-
-
-def _last_modified_ms(table: Snapshot) -> int:
-    """Return the file time of the latest commit: not adjusted, not the in-commit timestamp."""
-    segment = table.segment
-    if segment.commit is not None:
-        return segment.commit.modified_ms
-    assert segment.checkpoint is not None  # the only other file that can define a version
-    return segment.checkpoint.files[0].modified_ms
 
 
 def _schema(metadata: Metadata) -> StructType | None:

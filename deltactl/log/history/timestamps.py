@@ -159,12 +159,9 @@ def _warn_of_late_times(
 
 def commit_timestamp(reader: CommitReader, segment: LogSegment, metadata: Metadata) -> int:
     """Return when the version of a segment was committed, in ms since 1970 UTC."""
-    if segment.commit is None:
-        assert segment.checkpoint is not None
-        return segment.checkpoint.files[0].modified_ms
-    if uses_in_commit_timestamp(metadata, segment.version):
+    if segment.commit is not None and uses_in_commit_timestamp(metadata, segment.version):
         return reader.read_one(segment.commit).in_commit_timestamp
-    return segment.commit.modified_ms
+    return segment.modified_ms
 
 
 class CommitTimes:
