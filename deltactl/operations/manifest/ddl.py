@@ -16,13 +16,13 @@ import pyarrow as pa
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError, UsageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import render_root
+from deltactl.operations.manifest.directories import parse_directory
 from deltactl.operations.manifest.engine_types import HIVE_TYPES, engine_type
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import (
     STALE,
     ManifestPlan,
     PartitionManifest,
-    parse_directory,
 )
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import arrow_type

@@ -17,7 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.table_probe import find_inner_table, has_log
 from deltactl.operations.leases import LastRun, read_last_run, write_last_run
 from deltactl.operations.manifest.content import render_lines, render_root
-from deltactl.operations.manifest.plan import is_seen
+from deltactl.operations.manifest.directories import is_seen
 from deltactl.option_names import option
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.path_columns import absolute_mask

@@ -29,9 +29,10 @@ from deltactl.operations.manifest.content import (
     load_table,
     warn_of_old_types,
 )
+from deltactl.operations.manifest.directories import ensure_distinct
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import find_schemes, record_table, render_command
-from deltactl.operations.manifest.plan import ManifestPlan, ensure_distinct, plan_manifests
+from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
