@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.physical_names import event_names, locate
+from deltactl.log.physical_names import event_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
 from deltactl.operations.clone_notes import CloneNote
@@ -22,7 +21,7 @@ from deltactl.operations.converted import is_marked_converted, names_in_actions,
 from deltactl.operations.leases import LEASES_DIR, read_leases
 from deltactl.operations.losses import NO_NAMES, Losses
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.stored_files import Listing, list_files, stat_files
+from deltactl.operations.stored_files import Listing, list_files
 from deltactl.operations.vacuum.candidates import (
     CONVERTED,
     DOUBTFUL,
@@ -55,6 +54,13 @@ from deltactl.operations.vacuum.plan import (
     limit_files,
     sum_up_reasons,
 )
+from deltactl.operations.vacuum.removes import (
+    change_files,
+    has_late_tombstones,
+    missing_removes,
+    removed_until,
+    strange_removes,
+)
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.operations.vacuum.spellings import (
     distinct_names,
@@ -67,7 +73,7 @@ from deltactl.operations.vacuum.spellings import (
 )
 from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
-from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots, writer_mask
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count, format_timestamp
 
@@ -219,16 +225,17 @@ class Planner:
                 clones=self.clones,
             )
         scan = self._scan(start)
-        removed = _removed_until(scan, current)
+        removed = removed_until(scan, current)
         named = event_names(self.store, removed)
-        names = distinct_names(named, self._change_files(scan, current))
+        names = distinct_names(named, change_files(self.store, scan, current))
         found, filters, first = NO_FILES, self._filters(scan), start
         if len(names):
             first = self._first_rebuildable()
             names, alike = without_few(names, self._keep_batches(scan, current, first))
             self._find_tables_and_links(filters, parent_directories(names))
             self._spare_runs(filters)
-            found = filters.select(_all_named(names))
+            is_named = pa.repeat(pa.scalar(True), len(names))
+            found = filters.select(pa.table({"path": names, "is_named": is_named}))
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if found.num_rows:
@@ -255,10 +262,8 @@ class Planner:
             more = find_lost_adds(self.store, log.scan, found["path"], self.context, listed)
             losses = replace(more, missing=distinct_names(absent, more.missing))
             # An inventory may have files that a vacuum has deleted since.
-            missing = pa.chunked_array(
-                [*self._missing(log.scan, listing, hidden).chunks, *filters.absent.chunks],
-                pa.string(),
-            )
+            gone = missing_removes(self.store, log.scan, listing, hidden)
+            missing = distinct_names(gone, filters.absent)
             plan = replace(plan, losses=losses)
             return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
         return replace(plan, losses=losses)
@@ -422,34 +427,8 @@ class Planner:
             self.retention.cutoff_ms,
             self.orphans == "all",
             self.options.ignore_manifests,
-            self._change_files(scan, scan.last),
-            partial(self._removed_files, scan) if is_marked else None,
-        )
-
-    def _change_files(self, scan: CommitScan, current: int) -> pa.ChunkedArray:
-        changes = scan.change_files.filter(pc.less_equal(scan.change_files["version"], current))
-        return locate(self.store, changes["path"]).drop_null()
-
-    def _removed_files(self, scan: CommitScan) -> pa.Table:
-        """Return the files that were removed and have a name that no Delta writer gives."""
-        columns = ("path", "deletion_timestamp_ms", "size_bytes")
-        removes = scan.events.filter(pc.invert(scan.events["is_add"])).select(columns)
-        parts = []
-        for batch in chain([removes], self.snapshot.tombstone_batches(columns)):
-            names = locate(self.store, batch["path"])
-            strange = pc.and_(names.is_valid(), pc.invert(writer_mask(names.fill_null(""))))
-            parts.append(batch.set_column(0, "path", names).filter(strange))
-        found = (
-            pa.concat_tables(parts)
-            .group_by("path")
-            .aggregate(
-                [("deletion_timestamp_ms", "max"), ("size_bytes", "min"), ("size_bytes", "max")]
-            )
-        )
-        is_one = pc.equal(found["size_bytes_min"], found["size_bytes_max"])
-        sizes = pc.if_else(is_one, found["size_bytes_min"], None)
-        return pa.table(
-            [found["path"], found["deletion_timestamp_ms_max"], sizes], names=list(columns)
+            change_files(self.store, scan, scan.last),
+            partial(strange_removes, self.snapshot, scan) if is_marked else None,
         )
 
     def _find_reason_to_spare(self, scan: CommitScan) -> str | None:
@@ -474,7 +453,7 @@ class Planner:
             or chosen.also_keep_for
             or self.clones
             or log.current is None
-            or self._has_late_tombstones(log.scan, log.current)
+            or has_late_tombstones(log.scan, log.current, self.retention.cutoff_ms)
         )
         return VacuumPlan(
             self.snapshot.version,
@@ -509,13 +488,6 @@ class Planner:
                 f"last until {format_timestamp(until_ms)}: the storage dates them in the future"
             )
 
-    def _has_late_tombstones(self, scan: CommitScan, current: int) -> bool:
-        """Return whether a tombstone of an old commit is younger than the cutoff."""
-        late = pc.greater_equal(
-            _removed_until(scan, current)["deletion_timestamp_ms"], self.retention.cutoff_ms
-        )
-        return bool(pc.any(late).as_py())
-
     def _with_directories(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
         """Add the number of files under the root, and the directories that become empty."""
         planned = plan.files["path"]
@@ -545,35 +517,9 @@ class Planner:
             old_folders=tuple(directories.old_directories(before, self.retention.cutoff_ms)),
         )
 
-    def _missing(self, scan: CommitScan, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:
-        """Return names of removed files that no longer exist."""
-        removes = scan.events.filter(pc.invert(scan.events["is_add"]))
-        names = event_names(self.store, removes)
-        names = names.filter(pc.invert(hidden.mask(names)))
-        if not len(names):
-            return names
-        names = names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
-        is_link = pc.is_in(names, value_set=pa.array(listing.links, pa.string()))
-        linked = names.filter(pc.or_(is_link, below_mask(names, listing.links)))
-        found = stat_files(self.store, linked)["path"]  # no listing follows links
-        return names.filter(pc.invert(pc.is_in(names, value_set=found)))
-
 
 def _note_directories(batches: Iterator[Kept], directories: set[str]) -> Iterator[Kept]:
     """Yield the same batches of names; add their parent directories to ``directories``."""
     for names, role in batches:
         directories |= parent_directories(names)
         yield names, role
-
-
-def _all_named(names: pa.ChunkedArray) -> pa.Table:
-    is_named = pa.repeat(pa.scalar(True), len(names))
-    return pa.table({"path": names, "is_named": is_named})
-
-
-def _removed_until(scan: CommitScan, version: int) -> pa.Table:
-    """Return the remove actions of the commits up to and including a version."""
-    events = scan.events
-    return events.filter(
-        pc.and_(pc.less_equal(events["version"], version), pc.invert(events["is_add"]))
-    )
