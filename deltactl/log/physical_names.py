@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import ONE_STORAGE_HINT, is_absolute_name
@@ -82,8 +83,7 @@ def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
 def locate_rows(store: Store, rows: pa.Table) -> pa.Table:
     """Return rows with physical names in ``path`` and ``vector_file``; see ``locate_or_keep``."""
     for column in _NAME_COLUMNS:
-        position = rows.schema.get_field_index(column)
-        rows = rows.set_column(position, column, locate_or_keep(store, rows[column]))
+        rows = replace_column(rows, column, locate_or_keep(store, rows[column]))
     return rows
 
 

@@ -244,6 +244,11 @@ def array_of(values: Array) -> pa.Array:
     return pa.Array.from_buffers(_INTEGERS[values.dtype.name], len(values), [None, buffer])
 
 
+def replace_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return a table with other values in a column."""
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
 def texts_of(values: list[str]) -> pa.Array:
     """Return an Arrow array of a few strings."""
     encoded = [value.encode() for value in values]

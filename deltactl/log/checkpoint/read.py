@@ -33,7 +33,7 @@ from deltactl.log.commits.file_actions import adds_from_struct, removes_from_str
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
 from deltactl.protocol.actions import Metadata, parse_sidecar
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, replace_column
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_decoding import zone_times
@@ -373,7 +373,7 @@ def _to_table(
         rendered = encode_stats_column(parsed if metadata is None else zone_times(parsed, metadata))
         # As in Delta on Spark: the text of the writer, and the struct only where there is no text.
         stats = pc.coalesce(table["stats"], pa.chunked_array([rendered]))
-        table = table.set_column(table.schema.get_field_index("stats"), "stats", stats)
+        table = replace_column(table, "stats", stats)
     return table.select(columns)
 
 

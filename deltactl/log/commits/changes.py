@@ -15,6 +15,7 @@ from deltactl.log.commits.json_lines import list_key_sets
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.scan import parse_commits
 from deltactl.log.commits.visitors import Visitor, Visits
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.protocol.stats import num_records
 
 
@@ -207,7 +208,7 @@ def _with_rows(removed: pa.Table, added: pa.Table) -> pa.Table:
     # Null where the add has no number either, so that the number stays unknown.
     found = pc.binary_join_element_wise('{"numRecords":', texts, "}", "")
     stats = pc.if_else(pc.is_null(known), found, removed["stats"])
-    return removed.set_column(removed.schema.get_field_index("stats"), "stats", stats)
+    return replace_column(removed, "stats", stats)
 
 
 def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:

@@ -30,6 +30,7 @@ from deltactl.protocol.arrow_schemas import (
     DELETION_VECTOR_TYPE,
     JSON_NAMES,
     REMOVE_SCHEMA,
+    replace_column,
 )
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.paths import encode_path
@@ -249,7 +250,7 @@ def as_removes(files: pa.Table, *, data_change: bool = False) -> pa.Table:
 def with_data_change(files: pa.Table, data_change: bool) -> pa.Table:
     """Return the files with another ``data_change``."""
     changes = pa.array(np.full(files.num_rows, data_change, np.bool_))
-    return files.set_column(files.schema.get_field_index("data_change"), "data_change", changes)
+    return replace_column(files, "data_change", changes)
 
 
 def _json_value(column: str, value: Any) -> Any:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltactl.errors import MALFORMED, CorruptLogError, SafetyError
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.stats import num_records
@@ -93,7 +94,7 @@ def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
         SafetyError: the log does not say how many rows a file has.
     """
     versions = pc.fill_null(added["default_row_commit_version"], version)
-    added = _set(added, "default_row_commit_version", versions)
+    added = replace_column(added, "default_row_commit_version", versions)
     bare = pc.is_null(added["base_row_id"])
     if not pc.any(bare).as_py():
         return added
@@ -110,8 +111,4 @@ def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
     first = row_ids.take(int(counts.sum()))
     ids = np.zeros(added.num_rows, np.int64)
     ids[np.asarray(bare)] = first + np.cumsum(counts) - counts
-    return _set(added, "base_row_id", pc.coalesce(added["base_row_id"], pa.array(ids)))
-
-
-def _set(files: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return files.set_column(files.schema.get_field_index(name), name, values)
+    return replace_column(added, "base_row_id", pc.coalesce(added["base_row_id"], pa.array(ids)))

@@ -17,7 +17,7 @@ from deltactl.log.audit.digests import differing_stats
 from deltactl.log.writing.row_ids import tracks_row_ids
 from deltactl.operations.restored_state import RestoredState
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.arrow_schemas import array_of
+from deltactl.protocol.arrow_schemas import array_of, replace_column
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.stats import num_records
@@ -62,7 +62,7 @@ def _with_row_ids(
         has_ids = pc.or_(pc.or_(pc.is_valid(ids), pc.is_valid(known)), needs_ids)
         is_other = pc.and_(pc.is_null(versions), has_ids)
     for name, column in zip(_ROW_COLUMNS, (ids, versions), strict=True):
-        files = files.set_column(files.schema.get_field_index(name), name, column)
+        files = replace_column(files, name, column)
     return files, is_other
 
 

@@ -34,7 +34,7 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import root_text
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
-from deltactl.protocol.arrow_schemas import ADD_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, replace_column
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
 from deltactl.protocol.deletion_vectors import ABSOLUTE, UUID_RELATIVE, DeletionVector, vector_files
 from deltactl.protocol.features import (
@@ -250,8 +250,7 @@ def _joined(files: pa.Table, column: str, mask: pa.ChunkedArray, root: str) -> p
     """Put the root before the relative names of a column."""
     names = files[column]
     full = pc.binary_join_element_wise(root.rstrip("/"), names, "/")
-    position = files.schema.get_field_index(column)
-    return files.set_column(position, column, pc.if_else(mask, full, names))
+    return replace_column(files, column, pc.if_else(mask, full, names))
 
 
 def _absolute_vector(vector: DeletionVector, root: str) -> tuple[str, str]:
@@ -285,8 +284,7 @@ def with_relative_names(source: Store, files: pa.Table) -> pa.Table:
         mask = is_absolute.combine_chunks()
         for name in ("path", "encoded_path"):
             column = pc.replace_with_mask(files[name].combine_chunks(), mask, new)
-            position = files.schema.get_field_index(name)
-            files = files.set_column(position, name, pa.chunked_array([column]))
+            files = replace_column(files, name, pa.chunked_array([column]))
     return _set_vectors(files, lambda vector: _relative_vector(vector, source))
 
 
@@ -341,8 +339,7 @@ def _set_vectors(files: pa.Table, change: Callable[[DeletionVector], tuple[str, 
     new = {"storage_type": new_kinds, "path_or_inline_dv": new_texts}
     arrays = [new.get(field.name, pc.struct_field(vectors, field.name)) for field in fields]
     rebuilt = pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(vectors))
-    position = files.schema.get_field_index("deletion_vector")
-    return files.set_column(position, "deletion_vector", pa.chunked_array([rebuilt]))
+    return replace_column(files, "deletion_vector", pa.chunked_array([rebuilt]))
 
 
 def _ensure_distinct(paths: pa.ChunkedArray, files: pa.Table) -> None:

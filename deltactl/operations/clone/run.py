@@ -51,6 +51,7 @@ from deltactl.operations.clone.tasks import CopySpec, check_copies, copy_all, wi
 from deltactl.operations.manifest.run import refresh_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import DAY_MS, format_count
 
@@ -286,12 +287,11 @@ def _commit(
 def _with_new_row_ids(plan: ClonePlan) -> pa.Table:
     """Return the files to add. They keep their row ids, so that no two rows have the same id."""
     files = with_data_change(plan.files, True)
-    tracks_rows = tracks_row_ids(plan.protocol, plan.metadata)
-    for column in ("base_row_id", "default_row_commit_version"):
-        if not tracks_rows or column != "base_row_id":
-            position = files.schema.get_field_index(column)
-            files = files.set_column(position, column, pa.nulls(files.num_rows, pa.int64()))
-    return files
+    nothing = pa.nulls(files.num_rows, pa.int64())
+    files = replace_column(files, "default_row_commit_version", nothing)
+    if tracks_row_ids(plan.protocol, plan.metadata):
+        return files
+    return replace_column(files, "base_row_id", nothing)
 
 
 def _follow(target: DeltaLog, plan: ClonePlan, context: RunContext) -> None:

@@ -38,6 +38,7 @@ from deltactl.operations.vacuum.past_vacuums import describe_vacuums, find_past_
 from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.storage.copying import FileToCopy, copy_many
 from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
@@ -321,8 +322,7 @@ def with_times(files: pa.Table, copies: pa.Table, copied: Copied) -> pa.Table:
     """Return files of a clone with the times of their sources, by which a sync compares them."""
     rows = pc.index_in(files["path"], value_set=copies["target"])
     times = pa.chunked_array([pa.array(copied.times)]).take(rows)
-    position = files.schema.get_field_index("modification_time_ms")
-    return files.set_column(position, "modification_time_ms", times)
+    return replace_column(files, "modification_time_ms", times)
 
 
 def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:

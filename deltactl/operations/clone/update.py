@@ -27,6 +27,7 @@ from deltactl.operations.restored_state import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import replace_column
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
 from deltactl.protocol.properties import TableProperties
@@ -172,7 +173,7 @@ def _with_past_times(copies: pa.Table, current: Snapshot, then: Snapshot | None)
     # A new deletion vector does not change the file.
     is_other = pc.not_equal(known["size_bytes"].take(places), copies["size_bytes"])
     times = pc.if_else(pc.fill_null(is_other, False), None, times)
-    return copies.set_column(copies.schema.get_field_index("modified_ms"), "modified_ms", times)
+    return replace_column(copies, "modified_ms", times)
 
 
 def names_of(files: pa.Table) -> pa.ChunkedArray:
@@ -209,6 +210,5 @@ def ensure_may_write(base: CommitBase) -> None:
 
 def _without_versions(added: pa.Table) -> pa.Table:
     """Return files with the version of the sync as row commit version."""
-    position = added.schema.get_field_index("default_row_commit_version")
     nothing = pa.nulls(added.num_rows, pa.int64())
-    return added.set_column(position, "default_row_commit_version", nothing)
+    return replace_column(added, "default_row_commit_version", nothing)
