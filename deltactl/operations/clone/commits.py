@@ -75,7 +75,8 @@ def describe_clone(
     removed: tuple[int, int] = (0, 0),
 ) -> Description:
     """Return the description of a commit; ``copied`` and ``removed``: files and bytes."""
-    parameters: dict[str, Any] = {"source": plan.source_name, "sourceVersion": plan.version}
+    name = f"delta.`{plan.source_uri}`"
+    parameters: dict[str, Any] = {"source": name, "sourceVersion": plan.version}
     if plan.predicate is not None:
         parameters["predicate"] = json.dumps([plan.predicate], ensure_ascii=False)
     if properties:

@@ -118,11 +118,6 @@ class ClonePlan:
         vectors = vector_files(self.files["deletion_vector"])
         return int(pc.count_distinct(vectors).as_py()) if self.deep else 0
 
-    @property
-    def source_name(self) -> str:
-        """Return the source in the form of Delta on Spark in ``operationParameters``."""
-        return f"delta.`{self.source_uri}`"
-
 
 def load_source(source: DeltaLog, options: CloneOptions, *, or_warn: bool = True) -> Snapshot:
     """Load the version of the source; warn of commits that may be damaged.
