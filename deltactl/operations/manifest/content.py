@@ -81,7 +81,7 @@ def _load_lines(snapshot: Snapshot, schemes: Mapping[str, str]) -> ManifestLines
     lines = ManifestLines(set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]})
     try:
         if not fields:
-            lines.ensure_folder("")
+            lines.number_folders([""])
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
         for files in _render_each(batches, snapshot.store.uri, schemes, lines.unused):
@@ -196,14 +196,16 @@ class ManifestLines:
 
     Attributes:
         unused: the schemes to replace that no address has.
+        num_files: the number of files in each manifest.
+        num_vectors: the number of files with deletion vectors in each manifest.
     """
 
     def __init__(self, unused: set[str]) -> None:
         """Set the schemes to replace."""
         self.unused = unused
         self._numbers: dict[str, int] = {}
-        self._num_files = np.zeros(0, np.int64)
-        self._num_vectors = np.zeros(0, np.int64)
+        self.num_files = np.zeros(0, np.int64)
+        self.num_vectors = np.zeros(0, np.int64)
         self._sizes = np.zeros(0, np.int64)
         self._spill = Spill(_SCHEMA, _MEMORY_BYTES)
 
@@ -212,24 +214,9 @@ class ManifestLines:
         """Return the folder of each manifest."""
         return list(self._numbers)
 
-    @property
-    def num_files(self) -> Sequence[int]:
-        """Return the number of files in each manifest."""
-        found: list[int] = self._num_files.tolist()
-        return found
-
-    @property
-    def num_vectors(self) -> Integers:
-        """Return the number of files with deletion vectors in each manifest."""
-        return self._num_vectors
-
     def size_bytes(self, number: int) -> int:
         """Return the size of a manifest."""
         return int(self._sizes[number])
-
-    def ensure_folder(self, folder: str) -> None:
-        """Add a manifest without files, if the folder has none."""
-        self._number_folders([folder])
 
     def add(
         self, folders: Sequence[str], ids: Integers, lines: pa.Array, has_vector: Flags
@@ -239,7 +226,7 @@ class ManifestLines:
         Raises:
             StorageError: the disk for spilled lines is too small, full or failed.
         """
-        numbers = self._number_folders(folders)[ids]
+        numbers = self.number_folders(folders)[ids]
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
         rows = pa.record_batch([lines.take(array_of(order))], schema=_SCHEMA)
@@ -249,20 +236,21 @@ class ManifestLines:
             for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         ]
         sizes = pc.binary_length(lines).to_numpy(zero_copy_only=False)
-        count = len(self._num_files)
-        self._num_files += np.bincount(numbers, minlength=count)
-        self._num_vectors += np.bincount(numbers[has_vector], minlength=count)
+        count = len(self.num_files)
+        self.num_files += np.bincount(numbers, minlength=count)
+        self.num_vectors += np.bincount(numbers[has_vector], minlength=count)
         self._sizes += np.bincount(numbers, sizes, len(self._sizes)).astype(np.int64)
         self._spill.keep(pieces, int(rows.nbytes))
 
-    def _number_folders(self, folders: Sequence[str]) -> Integers:
+    def number_folders(self, folders: Sequence[str]) -> Integers:
+        """Return the numbers of manifests; those of new folders have no files."""
         numbers = self._numbers
         found = np.array([numbers.setdefault(it, len(numbers)) for it in folders], np.int64)
         new = len(numbers) - len(self._sizes)
         if new:
-            self._num_files, self._num_vectors, self._sizes = (
+            self.num_files, self.num_vectors, self._sizes = (
                 np.concatenate([counts, np.zeros(new, np.int64)])
-                for counts in (self._num_files, self._num_vectors, self._sizes)
+                for counts in (self.num_files, self.num_vectors, self._sizes)
             )
         return found
 

@@ -128,7 +128,7 @@ def plan_manifests(
         PredicateError: ``options.where`` is not about partition columns.
         CorruptLogError: the log has a path that manifests do not support.
     """
-    folders, num_files = lines.folders, lines.num_files
+    folders = lines.folders
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
     named = {*folders, *map(folder_of, there)}
@@ -138,7 +138,7 @@ def plan_manifests(
     kept = [index for index in wanted if manifest_name(folders[index]) in there]
     states = _compare(lines, kept, output)
     partitions = [
-        PartitionManifest(folders[index], num_files[index], states.get(index, NEW))
+        PartitionManifest(folders[index], int(lines.num_files[index]), states.get(index, NEW))
         for index in wanted
     ]
     current = {manifest_name(folder) for folder in folders}
@@ -178,7 +178,8 @@ def find_vectors(
 
 def _compare(lines: ManifestLines, kept: Sequence[int], output: Store) -> dict[int, str]:
     """Return whether each of the manifests that are stored is up to date."""
-    names = {index: manifest_name(lines.folders[index]) for index in kept}
+    folders = lines.folders
+    names = {index: manifest_name(folders[index]) for index in kept}
     small = [index for index in kept if not is_large(lines, index)]
     contents = output.read_many([names[index] for index in small])
     same = {
