@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -229,7 +230,7 @@ class ContentChecker:
         self, stats: Statistics, leaves: Sequence[StatsLeaf], file: _Opened
     ) -> None:
         doubles = [leaf for leaf in leaves if leaf.path in self._doubles]
-        narrow = _narrow_leaves(index_leaves(file.schema)) if doubles else ()
+        narrow = file.narrow if doubles else ()
         rounded = find_rounded(stats, [leaf for leaf in doubles if leaf.path in narrow])
         if rounded is not None:
             self._note_stats(
@@ -295,7 +296,7 @@ class ContentChecker:
             found.leaves if vector.is_valid else {},
             found.stored_nulls,
             has_deletes=file.logged.has_vector,
-            narrow=_narrow_leaves(index_leaves(file.schema)),
+            narrow=file.narrow,
         )
         return list(find_contradictions(stats, facts, leaves))
 
@@ -304,13 +305,25 @@ class ContentChecker:
             self._findings.add(code, problem, file=file.logged.data.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Opened:
     """A file with its footer."""
 
     present: Present
     stored_footer: Footer
     schema: pa.Schema
+
+    @cached_property
+    def leaves(self) -> Mapping[FieldPath, LeafColumn]:
+        """Return the leaves that the file stores, outside lists and maps."""
+        return index_leaves(self.schema)
+
+    @property
+    def narrow(self) -> frozenset[FieldPath]:
+        """Return the leaves that the file stores as 32-bit floats."""
+        return frozenset(
+            path for path, leaf in self.leaves.items() if pa.types.is_float32(leaf.type)
+        )
 
     @property
     def footer(self) -> pq.FileMetaData:
@@ -362,7 +375,7 @@ def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:
 
 def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     """Return the facts of all rows from a footer."""
-    footer, stored = file.footer, index_leaves(file.schema)
+    footer, stored = file.footer, file.leaves
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
     known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[FieldPath, LeafStats] = {}
@@ -378,9 +391,5 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
         footer.num_rows,
         found,
         {path: stats.null_count for path, stats in found.items()},
-        narrow=_narrow_leaves(stored),
+        narrow=file.narrow,
     )
-
-
-def _narrow_leaves(stored: Mapping[FieldPath, LeafColumn]) -> frozenset[FieldPath]:
-    return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))
