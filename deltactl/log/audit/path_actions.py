@@ -126,7 +126,8 @@ class NameActions:
         is_first = np.append(True, names[1:] != names[:-1])[: len(names)]
         is_unknown = is_first & (times & 1 == 0) & (times >> 1 > after)
         names, versions = names[is_unknown], times[is_unknown] >> 1
-        for files in base if len(names) else ():
+        batches = iter(base)
+        while len(names) and (files := next(batches, None)) is not None:
             is_unknown = ~np.isin(names, _hash_names(self.uri, files))
             names, versions = names[is_unknown], versions[is_unknown]
         found, counts = np.unique(versions, return_counts=True)
