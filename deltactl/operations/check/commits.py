@@ -219,7 +219,7 @@ class CommitChecker(Visitor):
         version = commit.version
         assert version is not None
         try:
-            self._inspect(version, commit.name, commit.data)
+            self._inspect(version, commit)
         except (CorruptLogError, *MALFORMED):
             self._times[version] = None  # parsing reports it
         return True
@@ -308,14 +308,14 @@ class CommitChecker(Visitor):
             for keys in sorted(found - {valid}, key=sorted):
                 self._add("PARTITION_VALUE", _describe_keys(keys, valid), version)
 
-    def _inspect(self, version: int, name: str, data: bytes) -> None:
-        if not data or data.isspace():
+    def _inspect(self, version: int, commit: CommitBytes) -> None:
+        if not commit.data or commit.data.isspace():
             self._empty.add(version)
-        if data.startswith(_BYTE_ORDER_MARK):
+        if commit.data.startswith(_BYTE_ORDER_MARK):
             problem = "it begins with a byte order mark, which only Delta on Spark ignores"
             self._add("COMMIT_UNREADABLE", problem, version)
-            data = data.removeprefix(_BYTE_ORDER_MARK)
-        info = next(find_actions(name, data, "commitInfo"), None)
+            commit = CommitBytes(commit.name, commit.data.removeprefix(_BYTE_ORDER_MARK))
+        name, data, info = commit.name, commit.data, commit.info
         self._times[version] = in_commit_timestamp(info)
         if isinstance(date := (info or {}).get("timestamp"), int):
             self._dates[version] = date
@@ -341,16 +341,11 @@ class CommitChecker(Visitor):
             if metadata.schema_string is not None:
                 continue
             later = min((v for v in schemas if v > version), default=None)
-            if later is None:
-                problem = (
-                    "its metaData action has no schemaString, and no later metaData action has one"
-                )
-                self._add("SCHEMA_MISSING", problem, version)
-            elif newest < later:
-                problem = (
-                    "its metaData action has no schemaString; the next one with a schemaString "
-                    f"is in version {later}"
-                )
+            if later is None or newest < later:
+                rest = ", and no later metaData action has one"
+                if later is not None:
+                    rest = f"; the next one with a schemaString is in version {later}"
+                problem = f"its metaData action has no schemaString{rest}"
                 self._add("SCHEMA_MISSING", problem, version)
             else:
                 self._findings.note(
