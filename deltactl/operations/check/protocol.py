@@ -253,12 +253,9 @@ def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
         if name not in theirs or not isinstance(kind, PrimitiveType):
             continue
         expected = names.get(kind.name, kind.name), normal_type(kind.name)
-        if _without_length(normal_type(theirs[name])) not in expected:
+        stated = normal_type(theirs[name])
+        if ("string" if _LENGTH.fullmatch(stated) else stated) not in expected:
             problems.append(
                 f"{name!r} is {theirs[name]} in the catalog, and {render_type(kind)} in the log"
             )
     return problems
-
-
-def _without_length(kind: str) -> str:
-    return "string" if _LENGTH.fullmatch(kind) else kind

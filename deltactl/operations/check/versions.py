@@ -187,7 +187,14 @@ def check_all_checkpoints(log: DeltaLog, findings: Findings) -> list[Verdict]:
     """Compare each checkpoint with its version rebuilt without it."""
     verdicts = check_checkpoints(log)
     for verdict in verdicts:
-        _add_verdict(verdict, findings)
+        name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
+        problem = verdict.problem or ""
+        if verdict.trust == "unproven":
+            findings.note(f"{name} was not compared: {problem}")
+        elif verdict.trust != "good":
+            wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
+            code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
+            findings.add(code, problem, version=version, file=name)
     return verdicts
 
 
@@ -203,17 +210,6 @@ def keep_confirmed(verdicts: Sequence[Verdict], log: DeltaLog, findings: Finding
         if {it.trust for it in later} == {"good"}:
             name = later[0].checkpoint.names[0]
             findings.repairs[file] = _KEEP_COMMIT.format(name, shlex.quote(log.uri))
-
-
-def _add_verdict(verdict: Verdict, findings: Findings) -> None:
-    name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
-    problem = verdict.problem or ""
-    if verdict.trust == "unproven":
-        findings.note(f"{name} was not compared: {problem}")
-    elif verdict.trust != "good":
-        wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
-        code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
-        findings.add(code, problem, version=version, file=name)
 
 
 def check_last_checkpoint(
