@@ -7,7 +7,7 @@ another text of the same file compared decoded names: it intended to remove that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
@@ -70,9 +70,12 @@ class PathHistory:
         self._snapshot, self._log = snapshot, log
         self._path_texts, self._hashes = path_texts, hashes
         self._events: dict[str, list[Event]] = defaultdict(list)
+        """Adds and removes by file, ordered by version."""
         self._writers: dict[int, Writer] = {}
         self._restores: dict[int, int | None] = {}
+        """Versions of RESTORE commits, each with its target version if known."""
         self._start: dict[str, Texts] = {}
+        """Live texts at ``_start_version``, before the first event; -1 if the log is complete."""
         self._start_version = -1
         self._rewrites = _RewriteTracker()
         first = self._find_first()
@@ -85,12 +88,15 @@ class PathHistory:
 
     def live_texts(self, name: str) -> dict[str, LiveText]:
         """Return the live texts of a file by key, each with the intent of its writers."""
-        live = _find_live_texts(
-            self._events.get(name, ()),
-            self._restores,
-            self._start.get(name, {}),
-            self._start_version,
-        )
+        start = self._start.get(name, {})
+        live, states = dict(start), [(self._start_version, start)]
+        events = groupby(self._events.get(name, ()), key=lambda event: event.version)
+        by_version = {version: list(group) for version, group in events}
+        for version in sorted(by_version.keys() | self._restores.keys()):
+            _apply(live, by_version.get(version, []), version)
+            if version in self._restores:
+                _restore(live, version, self._restores[version], states)
+            states.append((version, dict(live)))
         return {key: self._add_doubt(it) for key, it in live.items()}
 
     def writer(self, version: int | None) -> Writer:
@@ -106,14 +112,14 @@ class PathHistory:
         by = self.writer(self._rewrites.removed_by[version])
         return replace(
             it, doubt=f"{by} removed files that version {version} had written to replace this file"
-        )
-
     def _find_first(self) -> int:
         """Return the oldest version from which no commit up to the snapshot's is missing."""
         first = self._snapshot.version + 1
         while first - 1 in self._log.commit_files:
             first -= 1
         return first
+
+        )
 
     def _find_base(self, first: int, skip: frozenset[Checkpoint]) -> Snapshot:
         """Return the oldest version to start from: every later commit is in the log."""
@@ -210,20 +216,19 @@ class _RewriteTracker:
     _files: WideHashes = field(default_factory=lambda: _NO_FILES)
     _versions: Integers = field(default_factory=lambda: _NO_VERSIONS)
 
-    def take(self, parsed: ParsedCommits, tracked: Iterable[int]) -> None:
+    def take(self, parsed: ParsedCommits, tracked: Set[int]) -> None:
         """Process the next commits, in order.
 
         The added files of the versions in ``tracked`` are tracked from now on.
         """
-        wanted = set(tracked)
-        if not (len(self._files) or wanted):
+        if not (len(self._files) or tracked):
             return
         added, removed = (wide_hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
         changes = parsed.removes["data_change"].fill_null(True).to_numpy(zero_copy_only=False)
         for version in parsed.versions:
             adds, removes = _rows_of(parsed.adds, version), _rows_of(parsed.removes, version)
             self._remove(removed[removes], changes[removes], added[adds], version)
-            if version in wanted:
+            if version in tracked:
                 self._track(added[adds], version)
 
     def _remove(self, removed: WideHashes, changes: Flags, added: WideHashes, version: int) -> None:
@@ -306,31 +311,6 @@ Texts = Mapping[str, LiveText]
 """Live path texts by key."""
 
 
-def _find_live_texts(
-    events: Iterable[Event],
-    restores: Mapping[int, int | None],
-    start: Texts,
-    start_version: int = -1,
-) -> Texts:
-    """Return the texts that are live for readers after the last commit.
-
-    Args:
-        events: adds and removes of one file, ordered by version.
-        restores: versions of RESTORE commits, each with its target version if known.
-        start: texts that are live at ``start_version``, before the first event.
-        start_version: -1 if the log is complete.
-    """
-    live = dict(start)
-    states: list[tuple[int, Texts]] = [(start_version, start)]
-    by_version = {v: list(group) for v, group in groupby(events, key=lambda event: event.version)}
-    for version in sorted(by_version.keys() | restores.keys()):
-        _apply(live, by_version.get(version, []), version)
-        if version in restores:
-            _restore(live, version, restores[version], states)
-        states.append((version, dict(live)))
-    return live
-
-
 def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> None:
     before = dict(live)
     removes = [event for event in events if not event.is_add]
@@ -341,17 +321,13 @@ def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> 
             _apply_unmatched(live, event)
     for event in events:
         if event.is_add:
-            found = _find_before(before, event)
+            # With another deletion vector, its text is the same.
+            found = next((it for it in before.values() if it.text == event.text), None)
             added = LiveText(event.key, event.text, event.vector, version)
             if found is not None and found.removal_intended:
                 doubt = f"version {version} added the file again with the same path text"
                 added = replace(added, unmatched=found.unmatched, doubt=doubt)
             live[event.key] = added
-
-
-def _find_before(before: Texts, event: Event) -> LiveText | None:
-    """Return the text before a commit that gives it another deletion vector."""
-    return next((it for it in before.values() if it.text == event.text), None)
 
 
 def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
