@@ -199,13 +199,11 @@ def _follow_removes(keys: Hashes, times: Integers) -> Flags:
 
 
 def _hash_keys(files: pa.Table, paths: Hashes) -> Hashes:
-    """Return hashes of the paths with the ids of the vectors."""
-    has_vector = pc.is_valid(files["deletion_vector"])
-    keys = paths.copy()
-    keys[has_vector.to_numpy(zero_copy_only=False)] = hash_pairs(
-        file_keys(files.filter(has_vector))
-    )[0]
-    return keys
+    """Return hashes of the paths with the ids of the vectors; without vectors, the ``paths``."""
+    vectors = files["deletion_vector"]
+    if vectors.null_count == len(vectors):
+        return paths
+    return hash_pairs(file_keys(files))[0]
 
 
 def _hash_names(uri: str, files: pa.Table) -> Hashes:
