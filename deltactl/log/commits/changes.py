@@ -124,6 +124,13 @@ class PartitionChange:
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
 
+    def rename(self, names: Mapping[str, str]) -> PartitionChange:
+        """Return it with logical names, in their order; other columns keep their names."""
+        values = self.partition_values
+        known = {name: values[key] for key, name in names.items() if key in values}
+        others = {key: value for key, value in values.items() if key not in names}
+        return replace(self, partition_values=known | others)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
