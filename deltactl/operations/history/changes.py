@@ -80,8 +80,8 @@ def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
 
 def _rows_from_metrics(info: Mapping[str, Any] | None) -> tuple[int | None, int | None, int | None]:
     """Return rows added, removed and updated, as far as the metrics have them."""
-    metrics = info.get("operationMetrics") if info else None
-    operation = info.get("operation") if info else None
+    info = info or {}
+    metrics, operation = info.get("operationMetrics"), info.get("operation")
     if isinstance(operation, str) and operation in _REARRANGING:
         return 0, 0, None
     if not isinstance(metrics, dict) or not isinstance(operation, str):
