@@ -15,6 +15,8 @@ from sqlglot import exp
 from deltactl.errors import PredicateError
 from deltactl.operations.predicate import functions
 from deltactl.operations.predicate.literals import (
+    INSTANT,
+    LOCAL_TIME,
     Constant,
     LiteralKind,
     comparable,
@@ -75,10 +77,10 @@ _CASTS: Final[Mapping[str, tuple[LiteralKind, pa.DataType]]] = {
     "DOUBLE": ("number", pa.float64()),
     "BOOLEAN": ("boolean", pa.bool_()),
     "DATE": ("date", pa.date32()),
-    "TIMESTAMP": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPTZ": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPLTZ": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPNTZ": ("timestamp_ntz", pa.timestamp("us")),
+    "TIMESTAMP": ("timestamp", INSTANT),
+    "TIMESTAMPTZ": ("timestamp", INSTANT),
+    "TIMESTAMPLTZ": ("timestamp", INSTANT),
+    "TIMESTAMPNTZ": ("timestamp_ntz", LOCAL_TIME),
 }
 
 
@@ -88,8 +90,8 @@ _KINDS: Final[Mapping[LiteralKind, pa.DataType]] = {
     "number": pa.int64(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": INSTANT,
+    "timestamp_ntz": LOCAL_TIME,
 }
 _MOMENTS: Final[tuple[LiteralKind, ...]] = ("date", "timestamp", "timestamp_ntz")
 _PLAIN_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -102,8 +104,8 @@ class PredicateReader:
         self,
         fields: StructType,
         now_ms: int | None,
-        explain: Callable[[str], PredicateError] | None = None,
-        spell: Callable[[str], str] | None = None,
+        explain: Callable[[str], PredicateError] | None,
+        spell: Callable[[str], str] | None,
     ) -> None:
         self.columns: dict[str, Column] = {}
         self._fields, self._now_ms, self._spell = fields, now_ms, spell or spell_name
@@ -353,7 +355,7 @@ class PredicateReader:
     def _now(self, kind: LiteralKind) -> Constant | None:
         if self._now_ms is None:
             return None
-        moment = pa.array([self._now_ms * 1000], pa.timestamp("us", "UTC"))
+        moment = pa.array([self._now_ms * 1000], INSTANT)
         text = functions.to_constant(moment).text
         return Constant(kind, text if kind == "timestamp" else str(text)[:10])
 
