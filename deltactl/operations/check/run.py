@@ -25,42 +25,31 @@ from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.check.catalog import check_catalog_commits, check_entry, check_location
 from deltactl.operations.check.clones import check_records
-from deltactl.operations.check.commits import (
-    CommitChecker,
-    check_checkpoint_heads,
-    check_gaps,
-    check_newest,
-)
+from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import FileCheck, ResumeFile, read_version
 from deltactl.operations.check.findings import Findings, to_table
+from deltactl.operations.check.gaps import check_gaps, check_newest
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
-from deltactl.operations.check.protocol import (
-    Readable,
-    check_catalog_commits,
-    check_empty_schema,
-    check_entry,
-    check_location,
-    check_protocol,
-)
-from deltactl.operations.check.report import CheckedCounts, CheckReport
-from deltactl.operations.check.state import StateChecker
-from deltactl.operations.check.tasks import CheckSpec
-from deltactl.operations.check.vectors import VectorIndex
-from deltactl.operations.check.versions import (
-    AllFiles,
-    LiveFiles,
+from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
+from deltactl.operations.check.redundant import (
     check_all_checkpoints,
+    check_checkpoint_heads,
     check_checksum,
     check_compacted,
     check_last_checkpoint,
     check_older_checksums,
     check_read_checksum,
-    find_all_files,
     keep_confirmed,
 )
+from deltactl.operations.check.report import CheckedCounts, CheckReport
+from deltactl.operations.check.state import StateChecker
+from deltactl.operations.check.tasks import CheckSpec
+from deltactl.operations.check.vectors import VectorIndex
+from deltactl.operations.check.versions import AllFiles, LiveFiles, find_all_files
 from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
