@@ -77,14 +77,14 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A file that exists: its entry in the log and the store, and whether its vector exists.
+    """A file that exists: its entry in the log and the store, and whether its vector can be read.
 
-    ``has_vector`` is also true for a file without a deletion vector.
+    ``is_vector_there`` is also true for a file without a deletion vector.
     """
 
     logged: Logged
     info: FileInfo
-    has_vector: bool
+    is_vector_there: bool
 
 
 class ContentChecker:
@@ -153,8 +153,7 @@ class ContentChecker:
 
     def _check_file(self, file: _Opened) -> int:
         present, num_rows = file.present, int(file.footer.num_rows)
-        is_valid = present.has_vector and present.logged.knows_vector
-        vector = Vector() if is_valid else BROKEN_VECTOR
+        vector = Vector() if present.is_vector_there else BROKEN_VECTOR
         if self._decodes(present) and vector.is_valid:
             vector = check_vector(self._stores, present.logged.data, num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
@@ -380,9 +379,8 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[FieldPath, LeafStats] = {}
     for leaf in leaves:
-        column = stored.get(leaf.path)
-        if leaf.path in known:
-            stats = known[leaf.path]
+        if (stats := known.get(leaf.path)) is not None:
+            column = stored.get(leaf.path)
             is_date = column is not None and pa.types.is_date(column.type)
             widened = is_date and leaf.kind.startswith("timestamp")
             found[leaf.path] = widen_dates(stats) if widened else stats

@@ -122,9 +122,9 @@ class _BatchChecker:
         for file, vector in zip(logged, vectors, strict=True):
             info = self._locate(file)
             gone += info is None and not file.is_live
-            has_vector = self._check_vector_place(file, vector)
+            is_vector_there = file.knows_vector and self._check_vector_place(file, vector)
             if info is not None:
-                present.append(Present(file, info, has_vector))
+                present.append(Present(file, info, is_vector_there))
         return BatchResult(
             num_files=len(present),
             num_rows=self._content.check(present),
