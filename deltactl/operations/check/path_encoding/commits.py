@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -69,8 +68,8 @@ class PathHistory:
     ) -> None:
         self._snapshot, self._log = snapshot, log
         self._path_texts, self._hashes = path_texts, hashes
-        self._events: dict[str, list[Event]] = defaultdict(list)
-        """Adds and removes by file, ordered by version."""
+        self._events: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
+        """Adds and removes by file and version."""
         self._writers: dict[int, Writer] = {}
         self._restores: dict[int, int | None] = {}
         """Versions of RESTORE commits, each with its target version if known."""
@@ -90,8 +89,7 @@ class PathHistory:
         """Return the live texts of a file by key, each with the intent of its writers."""
         start = self._start.get(name, {})
         live, states = dict(start), [(self._start_version, start)]
-        events = groupby(self._events.get(name, ()), key=lambda event: event.version)
-        by_version = {version: list(group) for version, group in events}
+        by_version = self._events.get(name, {})
         for version in sorted(by_version.keys() | self._restores.keys()):
             _apply(live, by_version.get(version, []), version)
             if version in self._restores:
@@ -112,14 +110,14 @@ class PathHistory:
         by = self.writer(self._rewrites.removed_by[version])
         return replace(
             it, doubt=f"{by} removed files that version {version} had written to replace this file"
+        )
+
     def _find_first(self) -> int:
         """Return the oldest version from which no commit up to the snapshot's is missing."""
         first = self._snapshot.version + 1
         while first - 1 in self._log.commit_files:
             first -= 1
         return first
-
-        )
 
     def _find_base(self, first: int, skip: frozenset[Checkpoint]) -> Snapshot:
         """Return the oldest version to start from: every later commit is in the log."""
@@ -150,9 +148,8 @@ class PathHistory:
             for name, remove in self._list_events(batch, is_add=False):
                 texts = live[name]
                 if all(it.text != remove.text for it in texts.values()):
-                    unmatched = UnmatchedRemove(None, remove.text)
                     for key, it in texts.items():
-                        texts[key] = replace(it, unmatched=unmatched, doubt=_GONE)
+                        texts[key] = replace(it, unmatched=remove, doubt=_GONE)
         self._start = {name: texts for name, texts in live.items() if texts}
 
     def _read(self, first: int) -> None:
@@ -162,12 +159,11 @@ class PathHistory:
             tracked = set()
             for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
                 for name, event in self._list_events(files, is_add=is_add):
-                    self._events[name].append(event)
+                    assert event.version is not None
+                    self._events[name][event.version].append(event)
                     if not is_add:
                         tracked.add(event.version)
             self._rewrites.take(parsed, tracked)
-        for events in self._events.values():
-            events.sort(key=lambda event: event.version)
 
     def _note_writer(self, version: int, commit: CommitBytes) -> None:
         info = commit.info or {}
@@ -191,7 +187,7 @@ class PathHistory:
             chosen["encoded_path"],
             pa.chunked_array(vectors, pa.string()),
         )
-        versions = [self._start_version] * chosen.num_rows
+        versions = [None] * chosen.num_rows
         changes = [True] * chosen.num_rows
         if "version" in chosen.column_names:
             versions = chosen["version"].to_pylist()
@@ -257,26 +253,17 @@ def _rows_of(files: pa.Table, version: int) -> slice:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An ``add`` or ``remove``: ``key`` is the text that readers compare, ``vector`` the DV id."""
-
-    version: int
-    is_add: bool
-    key: str
-    text: str
-    vector: str | None
-    data_change: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class UnmatchedRemove:
-    """A ``remove`` whose path text matches no live ``add`` of the file.
+    """An ``add`` or ``remove``: ``key`` is the text that readers compare, ``vector`` the DV id.
 
     ``version`` is ``None`` if its commit is no longer in the log.
     """
 
     version: int | None
+    is_add: bool
+    key: str
     text: str
-    data_change: bool = True
+    vector: str | None
+    data_change: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +275,7 @@ class LiveText:
         text: the path as in the log.
         vector: the id of the deletion vector.
         added: the version that added it.
-        unmatched: a ``remove`` that was intended for it.
+        unmatched: a ``remove`` that was intended for it, with another text.
         doubt: the reason why the intent may no longer be valid.
         restored: the version of the RESTORE that undid the ``remove``: the file is wanted.
     """
@@ -297,7 +284,7 @@ class LiveText:
     text: str
     vector: str | None
     added: int | None = None
-    unmatched: UnmatchedRemove | None = None
+    unmatched: Event | None = None
     doubt: str | None = None
     restored: int | None = None
 
@@ -338,8 +325,7 @@ def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
         doubt = None
         if it.vector != event.vector:
             doubt = f"the remove of version {event.version} refers to another deletion vector"
-        unmatched = UnmatchedRemove(event.version, event.text, event.data_change)
-        live[key] = replace(it, unmatched=unmatched, doubt=doubt, restored=None)
+        live[key] = replace(it, unmatched=event, doubt=doubt, restored=None)
 
 
 def _restore(
