@@ -372,8 +372,6 @@ class _Order:
 
     def nearest(self, text: str) -> tuple[str, ...]:
         """Return up to three known strings: similar ones, or else adjacent ones in order."""
-        if not self._texts:
-            return ()
         similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)
         value = None if self._is_text else self._typed([text])
         if value is None or self._values is None:

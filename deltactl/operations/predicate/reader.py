@@ -199,7 +199,7 @@ class PredicateReader:
 
     def _compare(
         self, operand: Operand, operator: Operator, node: Any, constant: Constant | None = None
-    ) -> Term:
+    ) -> Comparison:
         """Return a comparison with a literal: that of ``node``, unless one is given."""
         constant = constant or self._constant(node)
         try:
@@ -231,8 +231,7 @@ class PredicateReader:
                 Constant(moment, it.text) if it.kind == "string" else it for it in constants
             ]
         pairs = zip(node.expressions, constants, strict=True)
-        found = [self._compare(operand, "=", *pair) for pair in pairs]
-        terms = [it for it in found if isinstance(it, Comparison)]
+        terms = [self._compare(operand, "=", *pair) for pair in pairs]
         values = [it.value for it in terms if it.side == "at" and it.constant.text is not None]
         of_type = comparable(pa.array([], operand.type)).type
         return Membership(operand, tuple(constants), pa.array(values, of_type))
