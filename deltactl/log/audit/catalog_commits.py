@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from deltactl.catalog.managed import ManagedState
 from deltactl.log.committers.catalog_managed import STAGED, CatalogManaged, staged_file
@@ -21,26 +21,19 @@ _MANY: Final = 8
 
 
 class CatalogProblem(NamedTuple):
-    """A problem; ``version`` and ``file`` are the first of several."""
-
-    text: str
-    version: int
-    file: str
-
-
-class CatalogCommits(NamedTuple):
-    """What is wrong with the commits of a catalog.
+    """A problem of the commits of a catalog; ``version`` and ``file`` are the first of several.
 
     ``wrong`` commits of the log are not those that it ratified. Many ratified ones are ``waiting``
     to be published. Staged ones are ``lost`` if they were never ratified.
     """
 
-    wrong: Sequence[CatalogProblem]
-    waiting: Sequence[CatalogProblem]
-    lost: Sequence[CatalogProblem]
+    kind: Literal["wrong", "waiting", "lost"]
+    text: str
+    version: int
+    file: str
 
 
-def compare_commits(store: Store, managed: CatalogManaged, now_ms: int) -> CatalogCommits:
+def compare_commits(store: Store, managed: CatalogManaged, now_ms: int) -> list[CatalogProblem]:
     """Compare staged and published commits with what the catalog ratified.
 
     Raises:
@@ -56,9 +49,11 @@ def compare_commits(store: Store, managed: CatalogManaged, now_ms: int) -> Catal
         for info in _find_lost(store, state, published)
         if info.modified_ms < now_ms - DAY_MS  # the catalog may be deciding a younger one
     ]
-    return CatalogCommits(
-        [*_find_wrong(store, state, published)], _describe_waiting(state, published), _sum_up(lost)
-    )
+    return [
+        *_find_wrong(store, state, published),
+        *_describe_waiting(state, published),
+        *_sum_up(lost),
+    ]
 
 
 def _find_wrong(
@@ -67,13 +62,13 @@ def _find_wrong(
     for version in sorted(published):
         if version > state.latest_version:
             text = f"the catalog did not ratify it: its latest version is {state.latest_version}"
-            yield CatalogProblem(text, version, published[version].name)
+            yield CatalogProblem("wrong", text, version, published[version].name)
     # Of earlier ones, the catalog no longer names a file to compare with.
     for commit in state.commits:
         info = published.get(commit.version)
         if info is not None and store.read(info.name) != store.read(staged_file(commit).name):
             text = f"it differs from {commit.file_name}, which the catalog ratified"
-            yield CatalogProblem(text, commit.version, info.name)
+            yield CatalogProblem("wrong", text, commit.version, info.name)
 
 
 def _describe_waiting(
@@ -84,7 +79,7 @@ def _describe_waiting(
         return []
     text = f"{len(waiting)} ratified commits are not published"
     first = waiting[0]
-    return [CatalogProblem(text, first.version, staged_file(first).name)]
+    return [CatalogProblem("waiting", text, first.version, staged_file(first).name)]
 
 
 def _sum_up(lost: Sequence[FileInfo]) -> list[CatalogProblem]:
@@ -93,7 +88,7 @@ def _sum_up(lost: Sequence[FileInfo]) -> list[CatalogProblem]:
     size = format_size(sum(info.size_bytes for info in lost))
     oldest = format_timestamp(min(info.modified_ms for info in lost))
     text = f"{format_count(len(lost), 'staged commit')} ({size}) never ratified, since {oldest}"
-    return [CatalogProblem(text, _version(lost[0]), lost[0].name)]
+    return [CatalogProblem("lost", text, _version(lost[0]), lost[0].name)]
 
 
 def _find_lost(

@@ -160,10 +160,10 @@ def restore_commit(table: str = "TABLE") -> str:
     )
 
 
-def find_doubts(log: DeltaLog, versions: Iterable[int]) -> dict[int, str]:
-    """Return the commits among these versions that may have lost actions, with the reasons."""
+def find_doubts(log: DeltaLog) -> dict[int, str]:
+    """Return the commits that may have lost actions, with the reasons."""
     doubts, actions = CommitDoubts(), FirstActions(log.uri)
-    versions = sorted(versions)
+    versions = sorted(log.commit_files)
     log.scan(versions, doubts, actions, on_broken=ignore_broken)
     return actions.find_unknown_removes(max(versions, default=-1)) | doubts.found
 

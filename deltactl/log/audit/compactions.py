@@ -61,7 +61,7 @@ def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
             problem = _find_contradiction(reader, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
-        if problem is not None and find_doubts(log, log.commit_files):
+        if problem is not None and find_doubts(log):
             yield CompactionVerdict(first, last, info.name, is_unproven=True)
         elif problem is not None and _has_more(reader, info, commits):
             found = (v for v in find_unmeasured(log, last) if v >= first)

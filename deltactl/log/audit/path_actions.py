@@ -126,7 +126,8 @@ class NameActions:
         is_first = np.append(True, names[1:] != names[:-1])[: len(names)]
         is_unknown = is_first & (times & 1 == 0) & (times >> 1 > after)
         names, versions = names[is_unknown], times[is_unknown] >> 1
-        for files in base if len(names) else ():
+        batches = iter(base)
+        while len(names) and (files := next(batches, None)) is not None:
             is_unknown = ~np.isin(names, _hash_names(self.uri, files))
             names, versions = names[is_unknown], versions[is_unknown]
         found, counts = np.unique(versions, return_counts=True)
@@ -198,13 +199,11 @@ def _follow_removes(keys: Hashes, times: Integers) -> Flags:
 
 
 def _hash_keys(files: pa.Table, paths: Hashes) -> Hashes:
-    """Return hashes of the paths with the ids of the vectors."""
-    has_vector = pc.is_valid(files["deletion_vector"])
-    keys = paths.copy()
-    keys[has_vector.to_numpy(zero_copy_only=False)] = hash_pairs(
-        file_keys(files.filter(has_vector))
-    )[0]
-    return keys
+    """Return hashes of the paths with the ids of the vectors; without vectors, the ``paths``."""
+    vectors = files["deletion_vector"]
+    if vectors.null_count == len(vectors):
+        return paths
+    return hash_pairs(file_keys(files))[0]
 
 
 def _hash_names(uri: str, files: pa.Table) -> Hashes:

@@ -17,6 +17,7 @@ from deltactl.log.commits.file_actions import decoded_names
 from deltactl.log.keyed_hash import wide_hash_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, WideHashes
+from deltactl.protocol.arrow_schemas import flags_of
 from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import is_local_uri
@@ -138,17 +139,12 @@ class PathTextIndex:
         names = names_below_root(self.uri, files)
         hashes = wide_hash_names(names)
         # Most texts are equal to the names. They are not hashed twice.
-        is_other = _to_mask(pc.not_equal(names, files["encoded_path"]))
+        is_other = flags_of(pc.not_equal(names, files["encoded_path"]))
         if not is_other.any():
             return hashes, hashes
         texts = hashes.copy()
         texts[is_other] = wide_hash_names(files["encoded_path"].filter(pa.array(is_other)))
         return hashes, texts
-
-
-def _to_mask(flags: pa.ChunkedArray) -> Flags:
-    mask: Flags = flags.to_numpy(zero_copy_only=False)
-    return mask.astype(np.bool_)
 
 
 def _join(parts: list[WideHashes]) -> WideHashes:

@@ -125,6 +125,13 @@ class PartitionChange:
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
 
+    def rename(self, names: Mapping[str, str]) -> PartitionChange:
+        """Return it with logical names, in their order; other columns keep their names."""
+        values = self.partition_values
+        known = {name: values[key] for key, name in names.items() if key in values}
+        others = {key: value for key, value in values.items() if key not in names}
+        return replace(self, partition_values=known | others)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"partition_values": self.partition_values, **_flatten(self.added, self.removed)}
@@ -169,7 +176,7 @@ RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 """Selects file actions: takes their ``partition_values``, and returns booleans without nulls."""
 
 
-class SelectedChanges:
+class SelectedChanges(Visitor):
     """What commits changed in selected partitions, by version; only those that did.
 
     Some writers omit the statistics of removed files. Then the rows are those of their adds, if
@@ -178,11 +185,12 @@ class SelectedChanges:
 
     def __init__(self, is_selected: RowFilter) -> None:
         """Begin without commits."""
+        super().__init__()
         self._is_selected = is_selected
         self._open: pa.Table | None = None  # the removed files of commits with unknown rows
         self.found: dict[int, CommitChange] = {}
 
-    def add(self, commits: ParsedCommits) -> None:
+    def visit(self, commits: ParsedCommits) -> None:
         """Count the changes of further commits."""
         added = commits.adds.filter(self._is_selected(commits.adds["partition_values"]))
         removed = commits.removes.filter(self._is_selected(commits.removes["partition_values"]))

@@ -1,13 +1,11 @@
-"""Check commits: no version is missing, and no commit is ambiguous.
+"""Check commits: each can be read, and none is ambiguous.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Timestamps".
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
-from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +21,7 @@ from deltactl.log.audit.commit_repeats import (
 )
 from deltactl.log.audit.path_actions import NameActions, PathActions, describe_unknown
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
-from deltactl.log.checkpoint.read import read_file_actions, read_head, read_metadata_nodes
+from deltactl.log.checkpoint.read import read_file_actions, read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import (
     CommitBytes,
@@ -35,11 +33,11 @@ from deltactl.log.commits.file_actions import ADD_MEMBERS, REMOVE_MEMBERS, find_
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.rebuildable import find_problem
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.clones import ShallowSource, find_source
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.proofs import Stored
+from deltactl.operations.check.protocol import check_missing_schemas, describe_lacking
 from deltactl.operations.check.vectors import VectorIndex
 from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
@@ -48,9 +46,6 @@ from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
-# For schemaString see SCHEMA_MISSING.
-_MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
-_OBJECTS: Final = frozenset({"format.options", "configuration"})
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _CLOCK_DIFFERENCE_MS: Final = 60_000  # clocks of sound machines differ by less
 _EMPTY = (
@@ -58,8 +53,6 @@ _EMPTY = (
     "continue as if it had no actions. Data files that it added look like orphans. A vacuum "
     "deletes these files: do not vacuum before you restore the commit"
 )
-
-
 _RESTORE_REPLACED: Final = (
     "cannot be repaired by deltactl: compare this commit and the earlier ones with a backup, and "
     "restore the commit that was replaced, with its modification time (`cp -p`). If its changes "
@@ -67,83 +60,6 @@ _RESTORE_REPLACED: Final = (
     "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
     "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
-
-
-def check_gaps(log: DeltaLog, findings: Findings) -> None:
-    """Find missing versions above the oldest one that can be rebuilt by itself.
-
-    Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
-    that it stops at, so if older commits are left, the commits of the oldest and of the newest
-    checkpoint are too.
-    """
-    anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
-    oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
-    # Without older commits, a lifecycle rule may have deleted the commit: it is the older file.
-    is_lost = oldest not in log.commit_files
-    first = max((v for v in log.commit_files if v < oldest and is_lost), default=oldest)
-    known = sorted({first, *(version for version in log.commit_files if version > first)})
-    for before, after in pairwise(known):
-        if after - before > 1:
-            code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
-            where = f"before version {after}" if before < 0 else f"between {before} and {after}"
-            _add_gap(code, before + 1, after - 1, where, findings)
-    if not log.commit_files:
-        findings.note(
-            f"no commit is left, only checkpoints up to version {newest}: the history of the table "
-            "and the time of this version are lost"
-        )
-    last = max(log.commit_files, default=newest)
-    if last < newest:
-        where = f"up to the newest checkpoint, of version {newest}"
-        _add_gap("HISTORY_GAP", max(last + 1, oldest), newest, where, findings)
-
-
-def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -> None:
-    missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
-    findings.add(
-        code, f"{missing} missing {where}", version=first, file=DeltaLog.commit_file(first)
-    )
-
-
-def check_newest(log: DeltaLog, findings: Findings) -> None:
-    """Find missing newest commits: checksums and compacted files are written after commits."""
-    files_ahead, latest = log.files_ahead, log.latest_version
-    if files_ahead:
-        name = max(files_ahead, key=files_ahead.__getitem__)
-        first, where = DeltaLog.commit_file(latest + 1), shlex.quote(log.uri)
-        findings.add(
-            "LOG_GAP",
-            f"the log ends at version {latest}, but {name} names version {files_ahead[name]}: "
-            "readers return the older version without an error",
-            version=latest + 1,
-            file=first,
-        )
-        findings.repairs[first] = (
-            "restore the newest commits from a backup, with their modification times (`cp -p`). If "
-            f"they are lost for good, run `deltactl check {where} --fix last-checkpoint`, which "
-            f"deletes the files that name them, and continue from version {latest}"
-        )
-
-
-def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Checkpoint]:
-    """Open every complete or empty checkpoint; return the unusable ones."""
-    store, broken = log.store, set()
-    for checkpoint in log.all_checkpoints:
-        if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
-            broken.add(checkpoint)
-            version, name = checkpoint.version, checkpoint.names[0]
-            findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
-            continue
-        for metadata in read_metadata_nodes(store, checkpoint):
-            problem = _describe_lacking(metadata)
-            if problem is None and checkpoint.format == "parquet":
-                configuration = metadata["configuration"]
-                lacking = [key for key, value in configuration.items() if value is None]
-                problem = f"its configuration has no value for {lacking}" if lacking else None
-            if problem is not None:
-                version, name = checkpoint.version, checkpoint.names[0]
-                findings.add("SCHEMA_INVALID", problem, version=version, file=name)
-    return frozenset(broken)
 
 
 class CommitChecker(Visitor):
@@ -181,7 +97,7 @@ class CommitChecker(Visitor):
         self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
-        self._check_missing_schemas()
+        check_missing_schemas(self._log, self.metadata, self._findings)
         for version, earlier, count in self.actions.find_repeated_removes(self.unread):
             problem = (
                 f"it removes {format_count(count, 'file')} that version {earlier} had already "
@@ -219,7 +135,7 @@ class CommitChecker(Visitor):
         version = commit.version
         assert version is not None
         try:
-            self._inspect(version, commit.name, commit.data)
+            self._inspect(version, commit)
         except (CorruptLogError, *MALFORMED):
             self._times[version] = None  # parsing reports it
         return True
@@ -308,14 +224,14 @@ class CommitChecker(Visitor):
             for keys in sorted(found - {valid}, key=sorted):
                 self._add("PARTITION_VALUE", _describe_keys(keys, valid), version)
 
-    def _inspect(self, version: int, name: str, data: bytes) -> None:
-        if not data or data.isspace():
+    def _inspect(self, version: int, commit: CommitBytes) -> None:
+        if not commit.data or commit.data.isspace():
             self._empty.add(version)
-        if data.startswith(_BYTE_ORDER_MARK):
+        if commit.data.startswith(_BYTE_ORDER_MARK):
             problem = "it begins with a byte order mark, which only Delta on Spark ignores"
             self._add("COMMIT_UNREADABLE", problem, version)
-            data = data.removeprefix(_BYTE_ORDER_MARK)
-        info = next(find_actions(name, data, "commitInfo"), None)
+            commit = CommitBytes(commit.name, commit.data.removeprefix(_BYTE_ORDER_MARK))
+        name, data, info = commit.name, commit.data, commit.info
         self._times[version] = in_commit_timestamp(info)
         if isinstance(date := (info or {}).get("timestamp"), int):
             self._dates[version] = date
@@ -330,34 +246,8 @@ class CommitChecker(Visitor):
             self.protocols[version] = parse_protocol(protocol)
         for metadata in find_actions(name, data, "metaData"):
             self.metadata[version] = parse_metadata(metadata)
-            if (lack := _describe_lacking(metadata)) is not None:
+            if (lack := describe_lacking(metadata)) is not None:
                 self._add("SCHEMA_INVALID", lack, version)
-
-    def _check_missing_schemas(self) -> None:
-        """Find metaData actions without a schema, unless readers start from a later checkpoint."""
-        newest = max((c.version for c in self._log.checkpoints), default=-1)
-        schemas = [v for v, metadata in self.metadata.items() if metadata.schema_string is not None]
-        for version, metadata in self.metadata.items():
-            if metadata.schema_string is not None:
-                continue
-            later = min((v for v in schemas if v > version), default=None)
-            if later is None:
-                problem = (
-                    "its metaData action has no schemaString, and no later metaData action has one"
-                )
-                self._add("SCHEMA_MISSING", problem, version)
-            elif newest < later:
-                problem = (
-                    "its metaData action has no schemaString; the next one with a schemaString "
-                    f"is in version {later}"
-                )
-                self._add("SCHEMA_MISSING", problem, version)
-            else:
-                self._findings.note(
-                    f"the metaData action of version {version} has no schemaString. delta-rs and "
-                    f"DuckDB can open the table only with the checkpoint of version {newest}, "
-                    "which has the schema"
-                )
 
     def _add(self, code: str, problem: str, version: int) -> None:
         name = self._log.commit_files[version].name
@@ -369,18 +259,6 @@ def _read_names(store: Store, checkpoint: Checkpoint) -> Iterator[pa.Table]:
     head = read_head(store, checkpoint)
     for action in ("add", "remove"):
         yield from read_file_actions(store, head, action, PATH_COLUMNS)
-
-
-def _describe_lacking(metadata: Mapping[str, Any]) -> str | None:
-    """Return which required members are absent, or not an object as needed; or ``None``."""
-    lacking = []
-    for member in _MEMBERS:
-        value: Any = metadata
-        for name in member.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is None or (member in _OBJECTS and not isinstance(value, dict)):
-            lacking.append(member)
-    return f"its metaData action has no {' and no '.join(lacking)}" if lacking else None
 
 
 def _read_version(info: Mapping[str, Any], version: int) -> int:

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -76,14 +77,14 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A file that exists: its entry in the log and the store, and whether its vector exists.
+    """A file that exists: its entry in the log and the store, and whether its vector can be read.
 
-    ``has_vector`` is also true for a file without a deletion vector.
+    ``is_vector_there`` is also true for a file without a deletion vector.
     """
 
     logged: Logged
     info: FileInfo
-    has_vector: bool
+    is_vector_there: bool
 
 
 class ContentChecker:
@@ -152,8 +153,7 @@ class ContentChecker:
 
     def _check_file(self, file: _Opened) -> int:
         present, num_rows = file.present, int(file.footer.num_rows)
-        is_valid = present.has_vector and present.logged.knows_vector
-        vector = Vector() if is_valid else BROKEN_VECTOR
+        vector = Vector() if present.is_vector_there else BROKEN_VECTOR
         if self._decodes(present) and vector.is_valid:
             vector = check_vector(self._stores, present.logged.data, num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
@@ -229,7 +229,7 @@ class ContentChecker:
         self, stats: Statistics, leaves: Sequence[StatsLeaf], file: _Opened
     ) -> None:
         doubles = [leaf for leaf in leaves if leaf.path in self._doubles]
-        narrow = _narrow_leaves(index_leaves(file.schema)) if doubles else ()
+        narrow = file.narrow if doubles else ()
         rounded = find_rounded(stats, [leaf for leaf in doubles if leaf.path in narrow])
         if rounded is not None:
             self._note_stats(
@@ -295,7 +295,7 @@ class ContentChecker:
             found.leaves if vector.is_valid else {},
             found.stored_nulls,
             has_deletes=file.logged.has_vector,
-            narrow=_narrow_leaves(index_leaves(file.schema)),
+            narrow=file.narrow,
         )
         return list(find_contradictions(stats, facts, leaves))
 
@@ -304,13 +304,25 @@ class ContentChecker:
             self._findings.add(code, problem, file=file.logged.data.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Opened:
     """A file with its footer."""
 
     present: Present
     stored_footer: Footer
     schema: pa.Schema
+
+    @cached_property
+    def leaves(self) -> Mapping[FieldPath, LeafColumn]:
+        """Return the leaves that the file stores, outside lists and maps."""
+        return index_leaves(self.schema)
+
+    @property
+    def narrow(self) -> frozenset[FieldPath]:
+        """Return the leaves that the file stores as 32-bit floats."""
+        return frozenset(
+            path for path, leaf in self.leaves.items() if pa.types.is_float32(leaf.type)
+        )
 
     @property
     def footer(self) -> pq.FileMetaData:
@@ -362,14 +374,13 @@ def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:
 
 def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     """Return the facts of all rows from a footer."""
-    footer, stored = file.footer, index_leaves(file.schema)
+    footer, stored = file.footer, file.leaves
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
     known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[FieldPath, LeafStats] = {}
     for leaf in leaves:
-        column = stored.get(leaf.path)
-        if leaf.path in known:
-            stats = known[leaf.path]
+        if (stats := known.get(leaf.path)) is not None:
+            column = stored.get(leaf.path)
             is_date = column is not None and pa.types.is_date(column.type)
             widened = is_date and leaf.kind.startswith("timestamp")
             found[leaf.path] = widen_dates(stats) if widened else stats
@@ -378,9 +389,5 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
         footer.num_rows,
         found,
         {path: stats.null_count for path, stats in found.items()},
-        narrow=_narrow_leaves(stored),
+        narrow=file.narrow,
     )
-
-
-def _narrow_leaves(stored: Mapping[FieldPath, LeafColumn]) -> frozenset[FieldPath]:
-    return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

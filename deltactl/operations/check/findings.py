@@ -143,14 +143,8 @@ class Findings:
             ],
             schema=FINDINGS,
         )
-        return described.sort_by(
-            [
-                ("severity", "ascending"),
-                ("code", "ascending"),
-                ("version", "ascending"),
-                ("file", "ascending"),
-            ]
-        )
+        order = ("severity", "code", "version", "file")
+        return described.sort_by([(name, "ascending") for name in order])
 
 
 def _repairs(

@@ -147,19 +147,15 @@ class ProofCheck:
 
     def _tasks(self) -> Iterator[ProofTask]:
         """Yield the tasks, the same each time."""
-        for version in self._stored:
-            yield from self._cut(version)
-
-    def _cut(self, version: int) -> Iterator[ProofTask]:
-        """Yield the files of a commit in tasks of bounded bytes."""
-        state = self._states.index(self._stored[version].read_version)
-        keys = self._state_of[self._states[state]][1].partition_keys
-        for parsed in self._log.parsed_commits([version], keys):
-            adds = parsed.adds.filter(pa.array(proven_mask(parsed.adds)))
-            sizes = pc.fill_null(adds["size_bytes"], 0).to_numpy()
-            for start, stop in cut_files(sizes, _FILES_A_TASK, _BYTES_A_TASK):
-                files = tuple(iter_data_files(adds.slice(start, stop - start)))
-                yield ProofTask(version, state, files)
+        for version, stored in self._stored.items():
+            state = self._states.index(stored.read_version)
+            keys = self._state_of[stored.read_version][1].partition_keys
+            for parsed in self._log.parsed_commits([version], keys):
+                adds = parsed.adds.filter(pa.array(proven_mask(parsed.adds)))
+                sizes = pc.fill_null(adds["size_bytes"], 0).to_numpy()
+                for start, stop in cut_files(sizes, _FILES_A_TASK, _BYTES_A_TASK):
+                    files = tuple(iter_data_files(adds.slice(start, stop - start)))
+                    yield ProofTask(version, state, files)
 
     def _compare(self, version: int, results: Sequence[ProofResult]) -> None:
         name = self._log.commit_file(version)

@@ -1,4 +1,4 @@
-"""Check protocol and metaData actions, and that the entry of a catalog agrees with them.
+"""Check protocol and metaData actions.
 
 Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
 Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
@@ -6,23 +6,13 @@ Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
-from deltactl.catalog.base import TableAddress
-from deltactl.catalog.kinds import KINDS
-from deltactl.catalog.names import parse_name
-from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.manifest.engine_types import catalog_types, normal_type
-from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.place import find_schemes
-from deltactl.operations.manifest.run import generate_manifests
-from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
@@ -36,23 +26,16 @@ from deltactl.protocol.features import (
     may_have_new_types,
 )
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import (
-    PrimitiveType,
-    StructType,
-    is_void,
-    leaf_types,
-    render_type,
-)
+from deltactl.protocol.schema import StructType, leaf_types
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     explain_missing_columns,
     schema_problems,
 )
 
-_ID: Final = "io.unitycatalog.tableId"
-_LENGTH: Final = re.compile(r"(var)?char\(\d+\)")
-# Spark writes this column if the real ones are in properties or in the log only.
-_DUMMY: Final = ("col", "array<string>")
+# For schemaString see SCHEMA_MISSING.
+_MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
+_OBJECTS: Final = frozenset({"format.options", "configuration"})
 
 
 class Readable(IntEnum):
@@ -174,91 +157,40 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
                 yield f"the feature {name} needs {needed}, which the protocol does not list"
 
 
-def check_location(log: DeltaLog, findings: Findings) -> bool:
-    """Return whether there is a log; a missing one is a finding if a catalog names its place."""
-    if log.entry is None:
-        log.ensure_exists()
-    elif not log.exists:
-        findings.add(
-            "CATALOG_LOCATION",
-            f"{log.entry.name} is at {log.entry.location}, where there is no Delta table",
-        )
-    return log.exists
+def describe_lacking(metadata: Mapping[str, Any]) -> str | None:
+    """Return which required members are absent, or not an object as needed; or ``None``."""
+    lacking = []
+    for member in _MEMBERS:
+        value: Any = metadata
+        for name in member.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None or (member in _OBJECTS and not isinstance(value, dict)):
+            lacking.append(member)
+    return f"its metaData action has no {' and no '.join(lacking)}" if lacking else None
 
 
-def check_entry(log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext) -> None:
-    """Compare id, columns, manifests and location of the entry of a catalog with the log."""
-    entry = log.entry
-    if entry is None:
-        return
-    wanted = snapshot.metadata.configuration.get(_ID)
-    if wanted is not None and entry.table_id is not None and wanted != entry.table_id:
-        findings.add(
-            "CATALOG_ID",
-            f"the catalog has the id {entry.table_id} for {entry.name}, the log has {wanted}",
-            version=snapshot.version,
-        )
-    for problem in _column_problems(entry, snapshot.metadata.schema):
-        findings.add("CATALOG_COLUMNS", problem, version=snapshot.version)
-    if entry.is_symlink and snapshot.version == log.latest_version:
-        _check_manifests(log, snapshot, findings, context)
-    if entry.other_names:
-        findings.add(
-            "CATALOG_NAMES", f"{', '.join((entry.name, *entry.other_names))} have the same location"
-        )
-
-
-def _check_manifests(
-    log: DeltaLog, snapshot: Snapshot, findings: Findings, context: RunContext
+def check_missing_schemas(
+    log: DeltaLog, metadata_by_version: Mapping[int, Metadata], findings: Findings
 ) -> None:
-    problem = f"they do not match version {snapshot.version}"
-    options = ManifestOptions(schemes=find_schemes(log) or {})
-    try:
-        report = generate_manifests(log, options, context, snapshot=snapshot, dry_run=True)
-        is_same = report.plan.is_empty
-    except (SafetyError, UnsupportedFeatureError) as error:
-        is_same, problem = False, error.message
-    if not is_same:
-        findings.add("CATALOG_MANIFESTS", problem, version=snapshot.version)
-
-
-def check_catalog_commits(log: DeltaLog, now_ms: int, findings: Findings) -> None:
-    """Compare what a catalog ratified with the log, if it decides the commits."""
-    if log.managed is None:
-        return
-    from deltactl.log.audit.catalog_commits import compare_commits
-
-    found = compare_commits(log.store, log.managed, now_ms)
-    for code, problems in (
-        ("COMMIT_NOT_RATIFIED", found.wrong),
-        ("COMMITS_NOT_PUBLISHED", found.waiting),
-        ("STAGED_NOT_RATIFIED", found.lost),
-    ):
-        for problem in problems:
-            findings.add(code, problem.text, version=problem.version, file=problem.file)
-
-
-def _column_problems(entry: TableAddress, schema: StructType) -> list[str]:
-    if [column[:2] for column in entry.columns] in ([], [_DUMMY]):
-        return []
-    ours = {field.name.lower(): field.type for field in schema.fields}
-    theirs = {column.name.lower(): column.type for column in entry.columns}
-    lacks = [name for name in ours if name not in theirs and not is_void(ours[name])]
-    problems = [f"the catalog lacks the column {name!r}" for name in lacks]
-    problems += [f"the log lacks the column {name!r}" for name in theirs if name not in ours]
-    repeated = entry.repeated_columns
-    problems += [f"the catalog has the column {name!r} more than once" for name in repeated]
-    names = catalog_types(KINDS[parse_name(entry.name).scheme])
-    for name, kind in ours.items():
-        if name not in theirs or not isinstance(kind, PrimitiveType):
+    """Find metaData actions without a schema, unless readers start from a later checkpoint."""
+    newest = max((c.version for c in log.checkpoints), default=-1)
+    schemas = [
+        v for v, metadata in metadata_by_version.items() if metadata.schema_string is not None
+    ]
+    for version, metadata in metadata_by_version.items():
+        if metadata.schema_string is not None:
             continue
-        expected = names.get(kind.name, kind.name), normal_type(kind.name)
-        if _without_length(normal_type(theirs[name])) not in expected:
-            problems.append(
-                f"{name!r} is {theirs[name]} in the catalog, and {render_type(kind)} in the log"
+        later = min((v for v in schemas if v > version), default=None)
+        if later is None or newest < later:
+            rest = ", and no later metaData action has one"
+            if later is not None:
+                rest = f"; the next one with a schemaString is in version {later}"
+            problem = f"its metaData action has no schemaString{rest}"
+            name = log.commit_files[version].name
+            findings.add("SCHEMA_MISSING", problem, version=version, file=name)
+        else:
+            findings.note(
+                f"the metaData action of version {version} has no schemaString. delta-rs and "
+                f"DuckDB can open the table only with the checkpoint of version {newest}, "
+                "which has the schema"
             )
-    return problems
-
-
-def _without_length(kind: str) -> str:
-    return "string" if _LENGTH.fullmatch(kind) else kind

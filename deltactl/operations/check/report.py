@@ -48,8 +48,7 @@ class CheckReport(ShortRepr):
 
     ``version`` is ``None`` if no version can be rebuilt. ``findings`` has the columns of
     ``findings.FINDINGS``; ``notes`` list parts that were not checked, with reasons. ``unsupported``
-    is an error
-    message: the table needs a reader feature that deltactl does not support.
+    is an error message: the table needs a reader feature that deltactl does not support.
     """
 
     _SHOWN = ("findings.num_rows",)

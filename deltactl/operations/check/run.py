@@ -25,42 +25,31 @@ from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
+from deltactl.operations.check.catalog import check_catalog_commits, check_entry, check_location
 from deltactl.operations.check.clones import check_records
-from deltactl.operations.check.commits import (
-    CommitChecker,
-    check_checkpoint_heads,
-    check_gaps,
-    check_newest,
-)
+from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import FileCheck, ResumeFile, read_version
 from deltactl.operations.check.findings import Findings, to_table
+from deltactl.operations.check.gaps import check_gaps, check_newest
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.path_encoding.pairs import check_path_pairs
 from deltactl.operations.check.proofs import ProofCheck, find_states
-from deltactl.operations.check.protocol import (
-    Readable,
-    check_catalog_commits,
-    check_empty_schema,
-    check_entry,
-    check_location,
-    check_protocol,
-)
-from deltactl.operations.check.report import CheckedCounts, CheckReport
-from deltactl.operations.check.state import StateChecker
-from deltactl.operations.check.tasks import CheckSpec
-from deltactl.operations.check.vectors import VectorIndex
-from deltactl.operations.check.versions import (
-    AllFiles,
-    LiveFiles,
+from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
+from deltactl.operations.check.redundant import (
     check_all_checkpoints,
+    check_checkpoint_heads,
     check_checksum,
     check_compacted,
     check_last_checkpoint,
     check_older_checksums,
     check_read_checksum,
-    find_all_files,
     keep_confirmed,
 )
+from deltactl.operations.check.report import CheckedCounts, CheckReport
+from deltactl.operations.check.state import StateChecker
+from deltactl.operations.check.tasks import CheckSpec
+from deltactl.operations.check.vectors import VectorIndex
+from deltactl.operations.check.versions import AllFiles, LiveFiles, find_all_files
 from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
@@ -140,7 +129,7 @@ class _Run:
             self.counts.num_checksums += check_older_checksums(
                 self.log, snapshot, broken, self.findings
             )
-        engine = self._check_files(snapshot, commits)
+        engine = self._check_files(snapshot)
         return self._report(snapshot, engine, unsupported)
 
     def _check_redundant(self) -> frozenset[Checkpoint]:
@@ -262,12 +251,12 @@ class _Run:
         self._verdicts = check_all_checkpoints(self.log, self.findings)
         return frozenset(it.checkpoint for it in self._verdicts if it.trust == "bad")
 
-    def _choose_files(self, snapshot: Snapshot, commits: CommitChecker) -> LiveFiles | AllFiles:
+    def _choose_files(self, snapshot: Snapshot) -> LiveFiles | AllFiles:
         """Return the files of all versions if requested and rebuildable, else the live files."""
         if not self.options.all_versions:
             return LiveFiles(snapshot)
         try:
-            files, readable = find_all_files(self.log, snapshot, commits, self.findings)
+            files, readable = find_all_files(self.log, snapshot, self._commits, self.findings)
         except CorruptLogError as error:
             self.findings.note(f"files of older versions were not checked: {error.message}")
             return LiveFiles(snapshot)
@@ -282,10 +271,10 @@ class _Run:
             )
             self.findings.note("rows and statistics were not checked: the schema is invalid")
 
-    def _check_files(self, snapshot: Snapshot, commits: CommitChecker) -> Engine:
-        files = self._choose_files(snapshot, commits)
+    def _check_files(self, snapshot: Snapshot) -> Engine:
+        files = self._choose_files(snapshot)
         check = FileCheck(files.batches, self.options, snapshot.version)
-        proofs = self._plan_proofs(snapshot, commits)
+        proofs = self._plan_proofs(snapshot)
         input_bytes = check.input_bytes + (0 if proofs is None else proofs.input_bytes)
         engine = self.context.engine.sized(input_bytes)
         spec = CheckSpec(
@@ -330,10 +319,11 @@ class _Run:
         except CorruptLogError:  # a schema is not valid, which is a finding
             return None
 
-    def _plan_proofs(self, snapshot: Snapshot, commits: CommitChecker) -> ProofCheck | None:
+    def _plan_proofs(self, snapshot: Snapshot) -> ProofCheck | None:
         """Return the check of the digests of rows, if it was requested."""
         if not self.options.proofs:
             return None
+        commits = self._commits
         stored = {v: found for v, found in commits.digests.items() if v not in commits.broken}
         changes = commits.metadata.keys() | commits.protocols.keys()
         states = find_states(self.log, snapshot, changes, stored, self.findings)

@@ -171,8 +171,6 @@ class StateChecker:
         deleted = pc.struct_field(vectors, "cardinality")
         rows = num_records(batch["stats"])
         wrong = pc.fill_null(pc.or_(pc.less(deleted, 0), pc.greater(deleted, rows)), False)
-        if not pc.any(wrong).as_py():
-            return
         found = zip(
             *(c.filter(wrong).to_pylist() for c in (batch["path"], deleted, rows)), strict=True
         )
@@ -343,10 +341,8 @@ def _to_column(member: Field) -> _Column | None:
 
 def _farther(column: _Column, value: int | None) -> int | None:
     """Return the farthest of a value and those seen so far, in the column's direction."""
-    known = [v for v in (column.farthest, value) if v is not None]
-    if not known:
-        return None
-    return max(known) if column.ascends else min(known)
+    known = (v for v in (column.farthest, value) if v is not None)
+    return (max if column.ascends else min)(known, default=None)
 
 
 def check_partitions(
@@ -357,10 +353,8 @@ def check_partitions(
         if not can_partition(column):
             continue  # a finding of the schema
         texts = lookup_map(batch["partition_values"], column.physical_name)
-        bad = _bad_values(texts, column, findings)
-        if not bad:
-            continue
-        is_bad = pc.is_in(texts, value_set=pa.array(bad, pa.string()))
+        bad = pa.array(_bad_values(texts, column, findings), pa.string())
+        is_bad = pc.is_in(texts, value_set=bad)
         paths, values = batch["path"].filter(is_bad), texts.filter(is_bad)
         for path, value in zip(paths.to_pylist(), values.to_pylist(), strict=True):
             problem = f"partition value {value!r} of column {column.name!r} is invalid"

@@ -72,31 +72,31 @@ class Statistics:
             raise ValueError("the JSON has a number that is out of range") from error
         if not isinstance(node, dict):
             raise ValueError("the JSON is not an object")
-        self._node = node
+        self.node = node
 
     @property
     def num_records(self) -> int | None:
         """Return the number of rows of the file, including deleted ones."""
-        return row_count(self._node.get("numRecords"))
+        return row_count(self.node.get("numRecords"))
 
     @property
     def counts_rows(self) -> bool:
         """Return whether ``numRecords`` is present, valid or not."""
-        return self._node.get("numRecords") is not None
+        return self.node.get("numRecords") is not None
 
     @property
     def is_wide(self) -> bool:
         """Return whether ``tightBounds`` is false: counts and bounds are not exact."""
-        return self._node.get("tightBounds") is False
+        return self.node.get("tightBounds") is False
 
     @property
     def is_tight(self) -> bool:
         """Return whether ``tightBounds`` is true: minimum and maximum are values of the file."""
-        return self._node.get("tightBounds") is True
+        return self.node.get("tightBounds") is True
 
     def find(self, member: str, path: FieldPath) -> Any:
         """Return the value of a leaf in ``minValues``, ``maxValues`` or ``nullCount``, if any."""
-        node = self._node.get(member)
+        node = self.node.get(member)
         for name in path:
             if not isinstance(node, dict):
                 return None
@@ -116,12 +116,12 @@ class Statistics:
     def find_malformed(self) -> Iterator[str]:
         """Yield members whose JSON type is wrong."""
         if self.counts_rows and self.num_records is None:
-            yield f"numRecords is {show(self._node['numRecords'])}, which is not an integer"
+            yield f"numRecords is {show(self.node['numRecords'])}, which is not an integer"
         for member in _MEMBERS:
-            node = self._node.get(member)
+            node = self.node.get(member)
             if node is not None and not isinstance(node, dict):
                 yield f"{member} is {show(node)}, which is not an object"
-        if not isinstance(tight := self._node.get("tightBounds"), bool | None):
+        if not isinstance(tight := self.node.get("tightBounds"), bool | None):
             yield f"tightBounds is {show(tight)}, which is neither true nor false"
 
 
@@ -231,7 +231,8 @@ def _judge_bound(
     if leaf.path in facts.narrow:
         # Written with 32-bit precision, even if the column has become wider.
         value, found = _narrow(value), _narrow(found)
-    slack = _slack_us(text) if leaf.kind == "timestamp" else _TRUNCATION_US
+    has_zone = leaf.kind != "timestamp" or _ZONED.search(text)
+    slack = _TRUNCATION_US if has_zone else _ANY_ZONE_US
     if _excludes(value, found, leaf.kind, slack, upper=upper):
         return _BEYOND
     is_exact = stats.is_tight and leaf.kind in _EXACT_KINDS
@@ -250,10 +251,6 @@ def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool)
     elif kind.startswith("timestamp"):
         bound += slack_us - 1 if upper else 1 - slack_us
     return bool(bound < actual if upper else bound > actual)
-
-
-def _slack_us(text: str) -> int:
-    return _TRUNCATION_US if _ZONED.search(text) else _ANY_ZONE_US
 
 
 def _is_comparable(actual: Value, kind: str) -> bool:

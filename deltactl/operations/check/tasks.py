@@ -109,7 +109,7 @@ class _BatchChecker:
     def run(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
         """Check all files."""
         logged = [self._read(row) for row in rows]
-        vectors = [self._vector_name(file) for file in logged]
+        vectors = [name_vector_file(file.data, self._findings) for file in logged]
         names = [file.data.path for file in logged] + [name for name in vectors if name]
         self._infos, errors = self._stores.find(
             [name for name in dict.fromkeys(names) if is_placed(name)]
@@ -122,9 +122,9 @@ class _BatchChecker:
         for file, vector in zip(logged, vectors, strict=True):
             info = self._locate(file)
             gone += info is None and not file.is_live
-            has_vector = self._check_vector_place(file, vector)
+            is_vector_there = file.knows_vector and self._check_vector_place(file, vector)
             if info is not None:
-                present.append(Present(file, info, has_vector))
+                present.append(Present(file, info, is_vector_there))
         return BatchResult(
             num_files=len(present),
             num_rows=self._content.check(present),
@@ -146,10 +146,6 @@ class _BatchChecker:
                 self._findings.add("VECTOR_UNREADABLE", error.message, file=path)
         file = DataFile(path, row["size_bytes"] or 0, deletion_vector=vector)
         return Logged(file, row["stats"], row["is_live"], is_known)
-
-    def _vector_name(self, file: Logged) -> str | None:
-        vector = file.data.deletion_vector
-        return None if vector is None else name_vector_file(vector, file.data.path, self._findings)
 
     def _locate(self, file: Logged) -> FileInfo | None:
         """Return the facts of a file in the store, compared with the log; ``None`` if unknown."""

@@ -49,20 +49,16 @@ class Vector:
     is_valid: bool = True
 
 
-NO_VECTOR = Vector()
 BROKEN_VECTOR = Vector(is_valid=False)
 
 
-def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> str | None:
-    """Return the decoded name of a vector's file; ``None`` if it is inline or invalid."""
+def name_vector_file(file: DataFile, findings: Findings) -> str | None:
+    """Return the decoded name of a vector's file; ``None``: none, inline or invalid."""
     try:
-        return vector.file_name
+        return None if file.deletion_vector is None else file.deletion_vector.file_name
     except CorruptLogError as error:
-        findings.add(
-            "VECTOR_UNREADABLE",
-            f"the deletion vector of {path} is invalid: {error.message}",
-            file=path,
-        )
+        problem = f"the deletion vector of {file.path} is invalid: {error.message}"
+        findings.add("VECTOR_UNREADABLE", problem, file=file.path)
         return None
 
 
@@ -86,14 +82,14 @@ def check_vector_file(
     return True
 
 
-def check_vector(
-    stores: FileStores, file: DataFile, num_rows: int | None, findings: Findings
-) -> Vector:
+def check_vector(stores: FileStores, file: DataFile, num_rows: int, findings: Findings) -> Vector:
     """Decode a file's vector, and compare it with the log and the file's rows."""
     vector = file.deletion_vector
     if vector is None:
-        return NO_VECTOR
-    named, what = _name_vector(vector, file.path)
+        return Vector()
+    named, what = vector.file_name, f"the deletion vector of {file.path}"
+    if named is None:  # finding the commit that contains it would need a search
+        named, what = file.path, "its inline deletion vector"
     try:
         bitmap = load_deletion_vector(stores.of(named), vector, count=False)
     except (DataFileError, CorruptLogError) as error:
@@ -103,20 +99,12 @@ def check_vector(
     if len(bitmap) != vector.cardinality:
         problem = f"{what} deletes {len(bitmap)} rows, but the log has {vector.cardinality}"
         problems.append(("VECTOR_CARDINALITY", problem))
-    if num_rows is not None and bitmap and bitmap.max() >= num_rows:
+    if bitmap and bitmap.max() >= num_rows:
         problem = f"{what} deletes row {bitmap.max()}, but the data file has {num_rows} rows"
         problems.append(("VECTOR_ROWS", problem))
     for code, problem in problems:
         findings.add(code, problem, file=named)
     return BROKEN_VECTOR if problems else Vector(bitmap)
-
-
-def _name_vector(vector: DeletionVector, path: str) -> tuple[str, str]:
-    """Return the file that contains a vector, as far as known, and a name for messages."""
-    name = vector.file_name
-    if name is None:  # finding its commit would need a search
-        return path, "its inline deletion vector"
-    return name, f"the deletion vector of {path}"
 
 
 @dataclass(slots=True)

@@ -1,43 +1,24 @@
-"""Check older versions, and redundant log files: checkpoints, hint, checksums, compacted files.
-
-Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
-Files".
-"""
+"""List the files of one version or of all versions, and check older versions in the log."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import READ_MEMBERS, find_disagreements, read_checksum
-from deltactl.log.audit.commit_doubts import explain_unmeasured
-from deltactl.log.audit.compactions import check_compactions
-from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import KEY_COLUMNS, sized_file_keys
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.hint import HINT_NAME
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import Cut, as_batch
-from deltactl.operations.check.findings import Findings, Row
+from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.protocol import Readable, check_protocol
 from deltactl.operations.check.state import PARTITION_COLUMNS, check_partitions
 from deltactl.operations.check.tasks import BATCH
-from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 
-_KEEP: Final = "keep this file: it may be right, and a commit wrong"
-_KEEP_COMMIT: Final = (
-    "keep the commits as they are if the rows are right, or the lost changes were written again: "
-    "{} agrees with the commits. Before you restore an original, undo what was written instead, or "
-    "rows are there twice; then run `deltactl checkpoint {} --repair`. `deltactl explain "
-    "COMMIT_DOUBTFUL` says more"
-)
 _COLUMNS: Final = tuple(BATCH.names[:-1])
 
 
@@ -161,165 +142,3 @@ def _check_states(
                 known.add((code, problem))
                 findings.add(code, problem, version=version)
     return worst
-
-
-def check_older_checksums(
-    log: DeltaLog, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
-) -> int:
-    """Compare each checksum with its version, rebuilt; return the number of checksums."""
-    first, num_checksums = log.first_rebuildable(), 0
-    for version in sorted(log.checksum_files):
-        if not first <= version < latest.version:
-            continue
-        try:
-            older = log.snapshot(version, skip=broken)
-            num_files, size_bytes = older.num_files, older.size_bytes
-        except CorruptLogError as error:
-            findings.note(f"version {version} cannot be rebuilt: {error.message}")
-            continue
-        num_checksums += check_checksum(
-            older, num_files, size_bytes, findings, strict=True, is_latest=False
-        )
-    return num_checksums
-
-
-def check_all_checkpoints(log: DeltaLog, findings: Findings) -> list[Verdict]:
-    """Compare each checkpoint with its version rebuilt without it."""
-    verdicts = check_checkpoints(log)
-    for verdict in verdicts:
-        _add_verdict(verdict, findings)
-    return verdicts
-
-
-def keep_confirmed(verdicts: Sequence[Verdict], log: DeltaLog, findings: Findings) -> None:
-    """Advise to keep doubtful commits as they are if each later checkpoint agrees with them.
-
-    A person who wrote the lost changes again may have confirmed the first of these checkpoints.
-    """
-    for code, version, file, _ in findings.rows:
-        if code != "COMMIT_DOUBTFUL" or version is None or file is None:
-            continue
-        later = [it for it in verdicts if it.checkpoint.version >= version]
-        if {it.trust for it in later} == {"good"}:
-            name = later[0].checkpoint.names[0]
-            findings.repairs[file] = _KEEP_COMMIT.format(name, shlex.quote(log.uri))
-
-
-def _add_verdict(verdict: Verdict, findings: Findings) -> None:
-    name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
-    problem = verdict.problem or ""
-    if verdict.trust == "unproven":
-        findings.note(f"{name} was not compared: {problem}")
-    elif verdict.trust != "good":
-        wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
-        code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
-        findings.add(code, problem, version=version, file=name)
-
-
-def check_last_checkpoint(
-    log: DeltaLog, broken: frozenset[Checkpoint], findings: Findings, *, strict: bool
-) -> None:
-    """Check that ``_last_checkpoint``, if present, refers to a usable checkpoint."""
-    verdict, where = check_hint(log, broken), shlex.quote(log.uri)
-    if verdict.problem is not None and verdict.is_ahead:
-        version = log.latest_version + 1
-        file = DeltaLog.commit_file(version)
-        findings.add("LOG_GAP", verdict.problem, version=version, file=file)
-        if not log.files_ahead:  # no other file proves that there was such a version
-            findings.repairs[file] = (
-                "restore the newest commits from a backup. If there never were such commits, run "
-                f"`deltactl check {where} --fix last-checkpoint`"
-            )
-    elif verdict.problem is not None:
-        if broken:  # the other fix refuses until the checkpoint is repaired
-            findings.repairs[HINT_NAME] = f"deltactl checkpoint {where} --repair"
-        _add_optional(
-            findings,
-            ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
-            strict=verdict.stops_readers or (strict and not verdict.is_missing),
-        )
-
-
-def check_checksum(
-    snapshot: Snapshot,
-    num_files: int,
-    size_bytes: int,
-    findings: Findings,
-    *,
-    strict: bool,
-    is_latest: bool,
-) -> bool:
-    """Compare the version's checksum file with the snapshot; return whether there is one."""
-    found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
-    name = DeltaLog.checksum_file(snapshot.version)
-    # By `check_read_checksum`.
-    is_read = any(row[2] == name for row in findings.rows)
-    if findings.has("COMMIT_DOUBTFUL"):
-        findings.repairs[name] = _KEEP
-    elif not is_latest and not is_read:
-        findings.repairs[name] = (
-            f"move {name} out of the table: readers of the latest version do not need it"
-        )
-    for member, problem in (found or {}).items():
-        if is_read and member in READ_MEMBERS:
-            continue
-        row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
-        _add_optional(findings, row, strict=strict or member in READ_MEMBERS)
-    return found is not None
-
-
-def check_read_checksum(
-    log: DeltaLog, snapshot: Snapshot, commits: CommitChecker, findings: Findings
-) -> None:
-    """Compare the actions of the newest checksum file, if it is of an older version.
-
-    Some readers take actions from it that no later commit and no later checkpoint has.
-    """
-    version = max((v for v in log.checksum_files if v <= snapshot.version), default=-1)
-    if not max(snapshot.segment.checkpoint_version, 0) <= version < snapshot.version:
-        return
-    checksum = read_checksum(log.store, version)
-    if checksum is None:
-        return
-    wrong = checksum.compare_state(snapshot.protocol, snapshot.metadata, {})
-    later: dict[str, Mapping[int, object]] = {
-        "protocol": commits.protocols,
-        "metadata": commits.metadata,
-    }
-    for member in sorted(READ_MEMBERS & wrong.keys()):
-        if all(it <= version for it in later[member]):
-            name = DeltaLog.checksum_file(version)
-            problem = f"{name}: {wrong[member]}; delta-rs and DuckDB use it for later versions too"
-            findings.add("CHECKSUM_WRONG", problem, version=version, file=name)
-            if findings.has("COMMIT_DOUBTFUL"):
-                findings.repairs[name] = _KEEP
-
-
-def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
-    """Add a problem of a file that readers do not need: a finding if ``strict``, else a note."""
-    if strict:
-        findings.rows.append(row)
-    else:
-        findings.note(
-            f"{row[3]}; readers do not need this file. With {option('checkpoints')}, this is a "
-            "finding"
-        )
-
-
-def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, int]]:
-    """Compare each compacted file with its commits; return the version ranges of the wrong ones."""
-    wrong = set()
-    for verdict in check_compactions(log):
-        if verdict.is_unproven:
-            findings.note(
-                f"{verdict.name} was not compared: some of the commits that it combines cannot be "
-                "read, or may have lost actions"
-            )
-        elif verdict.problem is not None:
-            wrong.add((verdict.first, verdict.last))
-            findings.add(
-                "COMPACTED_WRONG", verdict.problem, version=verdict.last, file=verdict.name
-            )
-            if verdict.unmeasured is not None:
-                findings.repairs[verdict.name] = explain_unmeasured(verdict.unmeasured)
-    return frozenset(wrong)

@@ -230,7 +230,7 @@ def _find_doubtful(log: DeltaLog, trusted: Trusted, *enough: Trust) -> list[str]
 
     ``enough`` is the trust that the base needs.
     """
-    found = [log.commit_file(version) for version in sorted(find_doubts(log, log.commit_files))]
+    found = [log.commit_file(version) for version in sorted(find_doubts(log))]
     base = trusted.latest.segment.checkpoint
     if base is not None and base not in [
         v.checkpoint for v in trusted.verdicts if v.trust in enough

@@ -102,7 +102,6 @@ def search_log(
         named.append(new.filter(has_values))
         bare.append(new.filter(pc.invert(has_values)))
     found.counts["log_files"] += len(files)
-    _search_properties(snapshot, sought, found)
     _search_metadata(snapshot, sought, found)
     return pa.concat_tables([*named, *bare])
 
@@ -113,19 +112,14 @@ def _are_later(part: StoredActions, latest: str) -> list[bool]:
     return [len(it) == len(latest) and it > latest for it in names]
 
 
-def _search_properties(snapshot: Snapshot, sought: Sought, found: Found) -> None:
-    """Find the live properties that have a value of a user: a log cleanup leaves them."""
-    properties = snapshot.metadata.configuration
-    pairs = [it for it in properties.items() if not _SETTING.match(it[0])]
-    nodes = [(at, {"metaData": {"configuration": dict([it])}}) for at, it in enumerate(pairs)]
-    keys = tuple(dict.fromkeys(pairs[at][0] for at, _ in find_parts(nodes, sought)))
-    if keys:
-        found.add(Where.PROPERTIES, files=0, entries=len(keys), parts=keys)
-
-
 def _search_metadata(snapshot: Snapshot, sought: Sought, found: Found) -> None:
-    """Find other live metadata that has a value of a user: a log cleanup leaves it, too."""
+    """Find live properties and other metadata with a value of a user: a log cleanup leaves them."""
     metadata = snapshot.metadata
+    properties = [
+        (key, {"metaData": {"configuration": {key: text}}})
+        for key, text in metadata.configuration.items()
+        if not _SETTING.match(key)
+    ]
     texts = {
         "name": metadata.name,
         "description": metadata.description,
@@ -136,10 +130,11 @@ def _search_metadata(snapshot: Snapshot, sought: Sought, found: Found) -> None:
         (f"domain {it.domain}", {"domainMetadata": {"configuration": it.configuration}})
         for it in snapshot.domains.values()
     ]
-    hits = find_parts([(at, node) for at, (_, node) in enumerate(nodes)], sought)
-    parts = tuple(dict.fromkeys(nodes[at][0] for at, _ in hits))
-    if parts:
-        found.add(Where.METADATA, files=0, entries=len(parts), parts=parts)
+    for place, named in ((Where.PROPERTIES, properties), (Where.METADATA, nodes)):
+        hits = find_parts([(at, node) for at, (_, node) in enumerate(named)], sought)
+        parts = tuple(dict.fromkeys(named[at][0] for at, _ in hits))
+        if parts:
+            found.add(place, files=0, entries=len(parts), parts=parts)
 
 
 def _identify(rows: pa.Table) -> pa.ChunkedArray:

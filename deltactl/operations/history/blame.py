@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, PredicateError, UnsupportedFeatureError, UsageError
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.commits.changes import CommitChange, RowFilter, SelectedChanges
 from deltactl.log.commits.contents import CommitBytes
-from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import History, Selection
@@ -27,8 +27,6 @@ from deltactl.protocol.paths import hive_unescape, hive_value, partition_directo
 from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
-    from deltactl.log.commits.changes import CommitChange, RowFilter
-    from deltactl.log.commits.parsed import ParsedCommits
     from deltactl.operations.predicate.parse import PartitionPredicate
 
 Partition = Mapping[str, str | None]
@@ -136,20 +134,12 @@ def _known_values(
         yield commits.removes["partition_values"]
 
 
-class _Blame(Visitor):
+class _Blame(SelectedChanges):
     """Collect the changes of commits to the partition."""
 
     def __init__(self, asked: BlameFilter) -> None:
-        from deltactl.log.commits.changes import SelectedChanges
-
-        super().__init__()
+        super().__init__(asked.is_selected)
         self._asked = asked
-        self._changes = SelectedChanges(asked.is_selected)
-
-    @property
-    def found(self) -> Mapping[int, CommitChange]:
-        """Return the changes by version."""
-        return self._changes.found
 
     def see(self, commit: CommitBytes) -> bool:
         """Return whether the values occur in a commit."""
@@ -168,10 +158,6 @@ class _Blame(Visitor):
             if row["version"] in self.found or row["problem"]:
                 rows.append(row)
         return rows
-
-    def visit(self, commits: ParsedCommits) -> None:
-        """Take the changes to the partition."""
-        self._changes.add(commits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +372,6 @@ class _Order:
 
     def nearest(self, text: str) -> tuple[str, ...]:
         """Return up to three known strings: similar ones, or else adjacent ones in order."""
-        if not self._texts:
-            return ()
         similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)
         value = None if self._is_text else self._typed([text])
         if value is None or self._values is None:

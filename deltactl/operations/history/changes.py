@@ -80,8 +80,8 @@ def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
 
 def _rows_from_metrics(info: Mapping[str, Any] | None) -> tuple[int | None, int | None, int | None]:
     """Return rows added, removed and updated, as far as the metrics have them."""
-    metrics = info.get("operationMetrics") if info else None
-    operation = info.get("operation") if info else None
+    info = info or {}
+    metrics, operation = info.get("operationMetrics"), info.get("operation")
     if isinstance(operation, str) and operation in _REARRANGING:
         return 0, 0, None
     if not isinstance(metrics, dict) or not isinstance(operation, str):
@@ -135,13 +135,11 @@ def change_from_counts(counted: CommitChange) -> Change:
 
 def _change_with_rows(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:
     """Return counts as a change; rows from metrics, else the net difference."""
-    added, removed = counted.added, counted.removed
-    rows = _rows_from_metrics(info)
-    known = added.num_rows is not None and removed.num_rows is not None
-    if rows == (None, None, None) and not counted.data_change:
-        rows = 0, 0, None
-    elif rows == (None, None, None) and known:
-        net = (added.num_rows or 0) - (removed.num_rows or 0)
-        rows = max(net, 0), max(-net, 0), None
-    names = ("rows_added", "rows_removed", "rows_updated")
-    return replace(change_from_counts(counted), **dict(zip(names, rows, strict=True)))
+    change, rows = change_from_counts(counted), _rows_from_metrics(info)
+    if rows == (None, None, None):
+        if not counted.data_change:
+            rows = 0, 0, None
+        elif change.rows_added is not None and change.rows_removed is not None:
+            net = change.rows_added - change.rows_removed
+            rows = max(net, 0), max(-net, 0), None
+    return replace(change, rows_added=rows[0], rows_removed=rows[1], rows_updated=rows[2])

@@ -140,7 +140,7 @@ def compare_snapshots(
         total.added,
         total.removed,
         remarked,
-        [_renamed(partition, names) for partition in partitions],
+        [partition.rename(names) for partition in partitions],
         _diff_columns(before.metadata, after.metadata),
         _changed(before.metadata.configuration, after.metadata.configuration),
         _changed(_facts(before), _facts(after)) | _moved(before.metadata, after.metadata),
@@ -185,11 +185,6 @@ def _gather(snapshot: Snapshot, mask: pa.ChunkedArray, columns: Sequence[str]) -
 
     empty = ADD_SCHEMA.empty_table().select(columns)
     return pa.concat_tables([empty, *picked()])
-
-
-def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChange:
-    values = {name: change.partition_values.get(key) for key, name in names.items()}
-    return PartitionChange(values, change.added, change.removed)
 
 
 def _diff_columns(before: Metadata, after: Metadata) -> list[ColumnChange]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from deltactl.errors import (
     CorruptLogError,
@@ -228,15 +228,7 @@ def _rename(
         names = log.snapshot(version).metadata.partition_names
     except (CorruptLogError, StorageError):
         return partitions  # keep the names of the commit
-
-    def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-        ordered = {names[key]: values.get(key) for key in names if key in values}
-        return ordered | {key: it for key, it in values.items() if key not in names}
-
-    return [
-        replace(partition, partition_values=renamed(partition.partition_values))
-        for partition in partitions
-    ]
+    return [partition.rename(names) for partition in partitions]
 
 
 def follow_history(

@@ -119,7 +119,7 @@ def _possible(term: Term, rows: Rows, known: Set[str]) -> pa.Array:
         return reduce(join, (_possible(part, rows, known) for part in term.terms))
     if _names(term) <= known:
         return pc.fill_null(term.evaluate(rows), False)
-    return rows.repeat(True)
+    return repeat(True, rows.num_rows)
 
 
 def _names(term: Term) -> Set[str]:

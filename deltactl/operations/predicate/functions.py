@@ -12,19 +12,22 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from deltactl.errors import CorruptLogError, PredicateError
-from deltactl.operations.predicate.literals import Constant, fit_constant
+from deltactl.operations.predicate.literals import (
+    DAY_US,
+    INSTANT,
+    LOCAL_TIME,
+    Constant,
+    fit_constant,
+)
 from deltactl.operations.predicate.terms import Call, Fixed, Operand, replace_invalid
 from deltactl.protocol.arrow_schemas import describe_type
 from deltactl.protocol.partitions import parse_partition_column
 
 _DATE: Final = pa.date32()
-_INSTANT: Final = pa.timestamp("us", "UTC")
-_LOCAL: Final = pa.timestamp("us")
-_DAY_US: Final = 86_400_000_000
 _MOST_DAYS: Final = 4_000_000  # ten thousand years: beyond them, a date may overflow
 _UNITS_US: Final = {
-    "week": 7 * _DAY_US,
-    "day": _DAY_US,
+    "week": 7 * DAY_US,
+    "day": DAY_US,
     "hour": 3_600_000_000,
     "minute": 60_000_000,
     "second": 1_000_000,
@@ -54,7 +57,7 @@ def to_constant(value: pa.Array) -> Constant:
     """Return the only value of an array as a literal."""
     kind = value.type
     if pt.is_timestamp(kind):
-        text = value.cast(_LOCAL).cast(pa.string())[0].as_py()
+        text = value.cast(LOCAL_TIME).cast(pa.string())[0].as_py()
         word, zone = ("timestamp", "+00:00") if kind.tz else ("timestamp_ntz", "")
         return Constant(word, None if text is None else text + zone)  # type: ignore[arg-type]
     text = value.cast(pa.string())[0].as_py()
@@ -96,14 +99,14 @@ def _find_cast(of: pa.DataType, to: pa.DataType) -> Callable[[pa.Array], pa.Arra
     if pt.is_date(to) and is_moment:
         return _to_date
     if pt.is_timestamp(to) and is_moment:
-        return lambda values: values.cast(_LOCAL).cast(to)
+        return lambda values: values.cast(LOCAL_TIME).cast(to)
     if pt.is_integer(of) and pt.is_integer(to) and to.bit_width > of.bit_width:
         return lambda values: values.cast(to)
     return None
 
 
 def _to_date(moments: pa.Array) -> pa.Array:
-    return pc.floor_temporal(moments.cast(_LOCAL), unit="day").cast(_DATE)
+    return pc.floor_temporal(moments.cast(LOCAL_TIME), unit="day").cast(_DATE)
 
 
 def _parse_texts(texts: pa.Array, to: pa.DataType) -> pa.Array:
@@ -197,11 +200,11 @@ def shift(operand: Operand, months: int, micros: int) -> Operand | None:
     is_date = pt.is_date(operand.type)
     if not (is_date or pt.is_timestamp(operand.type)) or (months and micros):
         return None
-    if is_date and micros % _DAY_US:
-        operand, is_date = cast(operand, _INSTANT), False
+    if is_date and micros % DAY_US:
+        operand, is_date = cast(operand, INSTANT), False
     if is_date and not months:
-        return add_days(operand, micros // _DAY_US)
-    if abs(micros) > _MOST_DAYS * _DAY_US or abs(months) > _MOST_DAYS // 31:
+        return add_days(operand, micros // DAY_US)
+    if abs(micros) > _MOST_DAYS * DAY_US or abs(months) > _MOST_DAYS // 31:
         return None
     if is_date:
         sql = f"ADD_MONTHS({operand.sql}, {months})"
@@ -232,7 +235,7 @@ def add_days(operand: Operand, days: int) -> Operand | None:
 
 def _add_months(moments: pa.Array, months: int) -> pa.Array:
     """Add months; the day is at most the last of its month."""
-    local = moments.cast(_LOCAL).cast(pa.int64())
+    local = moments.cast(LOCAL_TIME).cast(pa.int64())
     micros = local.fill_null(0).to_numpy(zero_copy_only=False).astype("M8[us]")
     days = micros.astype("M8[D]")
     old = days.astype("M8[M]")
@@ -241,5 +244,5 @@ def _add_months(moments: pa.Array, months: int) -> pa.Array:
     day = np.minimum((days - old.astype("M8[D]")).astype(np.int64), lengths - 1)
     moved = (new.astype("M8[D]") + day).astype("M8[us]") + (micros - days.astype("M8[us]"))
     mask = moments.is_null().to_numpy(zero_copy_only=False)
-    result = pa.array(moved.astype(np.int64), mask=mask).cast(_LOCAL)
+    result = pa.array(moved.astype(np.int64), mask=mask).cast(LOCAL_TIME)
     return _to_date(result) if pt.is_date(moments.type) else result.cast(moments.type)

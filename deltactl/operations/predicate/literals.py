@@ -27,9 +27,9 @@ LiteralKind: TypeAlias = Literal[
 Side: TypeAlias = Literal["at", "above", "below"]
 """Where a literal is: at a value of the column's type, or next to it with no value between."""
 
-_LOCAL_TIME: Final = pa.timestamp("us")
-_INSTANT: Final = pa.timestamp("us", "UTC")
-_DAY_US: Final = 86_400_000_000
+LOCAL_TIME: Final = pa.timestamp("us")
+INSTANT: Final = pa.timestamp("us", "UTC")
+DAY_US: Final = 86_400_000_000
 _EXACT_DOUBLE: Final = 1 << 53
 _DOUBLE_DIGITS: Final = 15
 _DIGITS: Final = 60
@@ -93,7 +93,7 @@ def _parse(text: str, kind: LiteralKind, type: pa.DataType) -> object:
     # A TIMESTAMP is a point in time, by its zone or in UTC; for a column without zone it is the
     # of UTC's clocks, as in a session of Spark in UTC.
     is_instant = kind == "timestamp" and pt.is_timestamp(type)
-    parse = text_parser(_INSTANT if is_instant else type)
+    parse = text_parser(INSTANT if is_instant else type)
     if parse is None or not text:
         raise ValueError(text)
     value = parse(text)
@@ -129,8 +129,8 @@ def find_nearest(constant: Constant, type: pa.DataType) -> tuple[object, Side]:
             raise ValueError(text)  # Spark compares DOUBLE values
         return _round_down(text.strip(), type)
     if text is not None and kind in ("timestamp", "timestamp_ntz") and pt.is_date(type):
-        value = constant.as_value_of(_INSTANT if kind == "timestamp" else _LOCAL_TIME)
-        days, rest = divmod(int(str(value)), _DAY_US)
+        value = constant.as_value_of(INSTANT if kind == "timestamp" else LOCAL_TIME)
+        days, rest = divmod(int(str(value)), DAY_US)
         return days, "above" if rest else "at"
     return constant.as_value_of(pa.float64() if pt.is_floating(type) else type), "at"
 

@@ -15,6 +15,8 @@ from sqlglot import exp
 from deltactl.errors import PredicateError
 from deltactl.operations.predicate import functions
 from deltactl.operations.predicate.literals import (
+    INSTANT,
+    LOCAL_TIME,
     Constant,
     LiteralKind,
     comparable,
@@ -75,10 +77,10 @@ _CASTS: Final[Mapping[str, tuple[LiteralKind, pa.DataType]]] = {
     "DOUBLE": ("number", pa.float64()),
     "BOOLEAN": ("boolean", pa.bool_()),
     "DATE": ("date", pa.date32()),
-    "TIMESTAMP": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPTZ": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPLTZ": ("timestamp", pa.timestamp("us", "UTC")),
-    "TIMESTAMPNTZ": ("timestamp_ntz", pa.timestamp("us")),
+    "TIMESTAMP": ("timestamp", INSTANT),
+    "TIMESTAMPTZ": ("timestamp", INSTANT),
+    "TIMESTAMPLTZ": ("timestamp", INSTANT),
+    "TIMESTAMPNTZ": ("timestamp_ntz", LOCAL_TIME),
 }
 
 
@@ -88,8 +90,8 @@ _KINDS: Final[Mapping[LiteralKind, pa.DataType]] = {
     "number": pa.int64(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": INSTANT,
+    "timestamp_ntz": LOCAL_TIME,
 }
 _MOMENTS: Final[tuple[LiteralKind, ...]] = ("date", "timestamp", "timestamp_ntz")
 _PLAIN_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -102,8 +104,8 @@ class PredicateReader:
         self,
         fields: StructType,
         now_ms: int | None,
-        explain: Callable[[str], PredicateError] | None = None,
-        spell: Callable[[str], str] | None = None,
+        explain: Callable[[str], PredicateError] | None,
+        spell: Callable[[str], str] | None,
     ) -> None:
         self.columns: dict[str, Column] = {}
         self._fields, self._now_ms, self._spell = fields, now_ms, spell or spell_name
@@ -197,7 +199,7 @@ class PredicateReader:
 
     def _compare(
         self, operand: Operand, operator: Operator, node: Any, constant: Constant | None = None
-    ) -> Term:
+    ) -> Comparison:
         """Return a comparison with a literal: that of ``node``, unless one is given."""
         constant = constant or self._constant(node)
         try:
@@ -229,8 +231,7 @@ class PredicateReader:
                 Constant(moment, it.text) if it.kind == "string" else it for it in constants
             ]
         pairs = zip(node.expressions, constants, strict=True)
-        found = [self._compare(operand, "=", *pair) for pair in pairs]
-        terms = [it for it in found if isinstance(it, Comparison)]
+        terms = [self._compare(operand, "=", *pair) for pair in pairs]
         values = [it.value for it in terms if it.side == "at" and it.constant.text is not None]
         of_type = comparable(pa.array([], operand.type)).type
         return Membership(operand, tuple(constants), pa.array(values, of_type))
@@ -353,7 +354,7 @@ class PredicateReader:
     def _now(self, kind: LiteralKind) -> Constant | None:
         if self._now_ms is None:
             return None
-        moment = pa.array([self._now_ms * 1000], pa.timestamp("us", "UTC"))
+        moment = pa.array([self._now_ms * 1000], INSTANT)
         text = functions.to_constant(moment).text
         return Constant(kind, text if kind == "timestamp" else str(text)[:10])
 

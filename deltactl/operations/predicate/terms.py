@@ -85,7 +85,7 @@ class Fixed:
 
     def values(self, rows: Rows) -> pa.Array:
         """Return the literal for each row."""
-        return rows.repeat(self.value)
+        return repeat(self.value, rows.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,9 @@ class Rows(Protocol):
         """Return the typed values of a column."""
         ...
 
-    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
-        """Return the same value for every row; a truth value for true, false and ``None``."""
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows."""
         ...
 
 
@@ -144,9 +145,10 @@ class PartitionRows:
             self._typed[column.name] = found
         return found
 
-    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
-        """Return the same value for every row."""
-        return repeat(value, len(self.partition_values))
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self.partition_values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +162,9 @@ class ColumnRows:
         """Return the values of a column."""
         return self.columns[column.name]
 
-    def repeat(self, value: pa.Scalar | bool | None) -> pa.Array:
-        """Return the same value for every row."""
-        return repeat(value, self.num_rows)
-
 
 def repeat(value: pa.Scalar | bool | None, count: int) -> pa.Array:
-    """Return a value, or a truth value, ``count`` times."""
+    """Return a value, or the truth value of true, false or ``None``, ``count`` times."""
     return pa.repeat(value if isinstance(value, pa.Scalar) else pa.scalar(value, pa.bool_()), count)
 
 
@@ -196,7 +194,7 @@ class Truth:
 
     def evaluate(self, rows: Rows) -> pa.Array:
         """Return the constant for each row."""
-        return rows.repeat(self.answer)
+        return repeat(self.answer, rows.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +216,9 @@ class Comparison:
         """Return null where the operand is null, except for ``<=>``."""
         values = comparable(self.operand.values(rows))
         if not self.value.is_valid:
-            return pc.is_null(values) if self.operator == "<=>" else rows.repeat(None)
+            return pc.is_null(values) if self.operator == "<=>" else repeat(None, rows.num_rows)
         if self.side != "at" and self.operator == "<=>":
-            return rows.repeat(False)
+            return repeat(False, rows.num_rows)
         if self.side != "at" and self.operator in ("=", "!="):  # no value of the type is equal
             unknown = pa.scalar(None, pa.bool_())
             return pc.if_else(pc.is_null(values), unknown, self.operator == "!=")
@@ -300,7 +298,7 @@ class Likeness:
     def evaluate(self, rows: Rows) -> pa.Array:
         """Return null where the text or the pattern is null."""
         if self.regex is None:
-            return rows.repeat(None)
+            return repeat(None, rows.num_rows)
         return pc.match_substring_regex(replace_invalid(self.operand.values(rows)), self.regex)
 
 

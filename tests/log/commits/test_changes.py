@@ -51,7 +51,7 @@ def test_removed_files_have_the_rows_of_adds_that_are_read_with_them(together: b
     changes = SelectedChanges(lambda values: pa.chunked_array([pa.repeat(True, len(values))]))
     for part in [commits] if together else [[commit] for commit in commits]:
         for parsed in parse_commits(part):
-            changes.add(parsed)
+            changes.visit(parsed)
     removed = {version: change.removed.num_rows for version, change in changes.found.items()}
     assert removed == {4: 2, 3: 2, 2: 0, 1: 0}
     assert [it.removed.num_rows for it in read_changes(commits[1])[0]] == [2]

@@ -1,5 +1,6 @@
 """A commit removes files that nothing before it has: another commit replaced an earlier one."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl import Table
 from deltactl.errors import SafetyError
+from deltactl.log.audit.path_actions import NameActions
+from deltactl.log.delta_log import DeltaLog
 from tests.support.checkpoints import new_table
 from tests.support.damage import check, codes
 from tests.support.table_builder import Column, commit_path, encode_lines
@@ -94,3 +97,22 @@ def test_the_tombstones_of_dropped_deletion_vectors() -> None:
     operations = table.history()["operation"].to_pylist()
     assert "Deletion Vector Tombstones" in operations
     assert "COMMIT_DOUBTFUL" not in codes(check(builder.store))
+
+
+def test_the_rest_of_a_checkpoint_is_not_read_if_all_files_are_known() -> None:
+    builder = new_table(Column("id"))
+    (path,) = builder.append([{"id": 1}])
+    builder.remove(path)
+    log = DeltaLog(builder.store, print)
+    added, removed = log.parsed_commits([1]), log.parsed_commits([2])
+    names = NameActions(log.uri)
+    for commits in removed:
+        names.take(commits)
+
+    def base() -> Iterator[pa.Table]:
+        for commits in added:
+            yield commits.adds
+        pytest.fail("the tombstones are not needed")
+
+    assert names.find_unknown_removes(1) == {2: 1}
+    assert names.find_unknown_removes(1, base()) == {}

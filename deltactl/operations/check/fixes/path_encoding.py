@@ -131,15 +131,10 @@ def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
     path_texts = PathTextIndex(log.uri)
     for batch in snapshot.file_batches(PATH_COLUMNS):
         path_texts.take_live(batch)
-    _take_commits(log, path_texts)
-    return snapshot, find_path_pairs(log, snapshot, path_texts)
-
-
-def _take_commits(log: DeltaLog, path_texts: PathTextIndex) -> None:
-    """Add the removes of all commits: checkpoints do not keep expired tombstones."""
-    versions = sorted(log.commit_files)
-    for commits in log.parsed_commits(versions, on_broken=lambda *_: None):
+    # All commits, because checkpoints do not keep expired tombstones.
+    for commits in log.parsed_commits(sorted(log.commit_files), on_broken=lambda *_: None):
         path_texts.take_removed(commits.removes)
+    return snapshot, find_path_pairs(log, snapshot, path_texts)
 
 
 def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, ...]:

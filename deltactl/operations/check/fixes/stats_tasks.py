@@ -5,10 +5,8 @@ They are of all rows of a file, also of deleted ones, and so are true with each 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -141,7 +139,7 @@ class _Computer:
         except (DataFileError, UnsupportedFeatureError):
             return NewStats(path, has_vector, reason, None)
         stats = loosen_bounds(stats) if has_vector else stats
-        if old is not None and _load(stats) == _load(row["stats"]):
+        if old is not None and Statistics(stats).node == old.node:
             return None
         return NewStats(path, has_vector, reason, stats)
 
@@ -196,7 +194,3 @@ def _old_nulls(old: Statistics | None, leaf: StatsLeaf) -> int | None:
     """Return the null count of a list or map, which no footer has."""
     count = None if old is None else old.find("nullCount", leaf.path)
     return count if isinstance(count, int) and not isinstance(count, bool) else None
-
-
-def _load(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)

@@ -7,9 +7,8 @@ another text of the same file compared decoded names: it intended to remove that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -69,10 +68,13 @@ class PathHistory:
     ) -> None:
         self._snapshot, self._log = snapshot, log
         self._path_texts, self._hashes = path_texts, hashes
-        self._events: dict[str, list[Event]] = defaultdict(list)
+        self._events: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
+        """Adds and removes by file and version."""
         self._writers: dict[int, Writer] = {}
         self._restores: dict[int, int | None] = {}
+        """Versions of RESTORE commits, each with its target version if known."""
         self._start: dict[str, Texts] = {}
+        """Live texts at ``_start_version``, before the first event; -1 if the log is complete."""
         self._start_version = -1
         self._rewrites = _RewriteTracker()
         first = self._find_first()
@@ -85,12 +87,14 @@ class PathHistory:
 
     def live_texts(self, name: str) -> dict[str, LiveText]:
         """Return the live texts of a file by key, each with the intent of its writers."""
-        live = _find_live_texts(
-            self._events.get(name, ()),
-            self._restores,
-            self._start.get(name, {}),
-            self._start_version,
-        )
+        start = self._start.get(name, {})
+        live, states = dict(start), [(self._start_version, start)]
+        by_version = self._events.get(name, {})
+        for version in sorted(by_version.keys() | self._restores.keys()):
+            _apply(live, by_version.get(version, []), version)
+            if version in self._restores:
+                _restore(live, version, self._restores[version], states)
+            states.append((version, dict(live)))
         return {key: self._add_doubt(it) for key, it in live.items()}
 
     def writer(self, version: int | None) -> Writer:
@@ -144,9 +148,8 @@ class PathHistory:
             for name, remove in self._list_events(batch, is_add=False):
                 texts = live[name]
                 if all(it.text != remove.text for it in texts.values()):
-                    unmatched = UnmatchedRemove(None, remove.text)
                     for key, it in texts.items():
-                        texts[key] = replace(it, unmatched=unmatched, doubt=_GONE)
+                        texts[key] = replace(it, unmatched=remove, doubt=_GONE)
         self._start = {name: texts for name, texts in live.items() if texts}
 
     def _read(self, first: int) -> None:
@@ -156,12 +159,11 @@ class PathHistory:
             tracked = set()
             for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
                 for name, event in self._list_events(files, is_add=is_add):
-                    self._events[name].append(event)
+                    assert event.version is not None
+                    self._events[name][event.version].append(event)
                     if not is_add:
                         tracked.add(event.version)
             self._rewrites.take(parsed, tracked)
-        for events in self._events.values():
-            events.sort(key=lambda event: event.version)
 
     def _note_writer(self, version: int, commit: CommitBytes) -> None:
         info = commit.info or {}
@@ -185,7 +187,7 @@ class PathHistory:
             chosen["encoded_path"],
             pa.chunked_array(vectors, pa.string()),
         )
-        versions = [self._start_version] * chosen.num_rows
+        versions = [None] * chosen.num_rows
         changes = [True] * chosen.num_rows
         if "version" in chosen.column_names:
             versions = chosen["version"].to_pylist()
@@ -210,20 +212,19 @@ class _RewriteTracker:
     _files: WideHashes = field(default_factory=lambda: _NO_FILES)
     _versions: Integers = field(default_factory=lambda: _NO_VERSIONS)
 
-    def take(self, parsed: ParsedCommits, tracked: Iterable[int]) -> None:
+    def take(self, parsed: ParsedCommits, tracked: Set[int]) -> None:
         """Process the next commits, in order.
 
         The added files of the versions in ``tracked`` are tracked from now on.
         """
-        wanted = set(tracked)
-        if not (len(self._files) or wanted):
+        if not (len(self._files) or tracked):
             return
         added, removed = (wide_hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
         changes = parsed.removes["data_change"].fill_null(True).to_numpy(zero_copy_only=False)
         for version in parsed.versions:
             adds, removes = _rows_of(parsed.adds, version), _rows_of(parsed.removes, version)
             self._remove(removed[removes], changes[removes], added[adds], version)
-            if version in wanted:
+            if version in tracked:
                 self._track(added[adds], version)
 
     def _remove(self, removed: WideHashes, changes: Flags, added: WideHashes, version: int) -> None:
@@ -252,26 +253,17 @@ def _rows_of(files: pa.Table, version: int) -> slice:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An ``add`` or ``remove``: ``key`` is the text that readers compare, ``vector`` the DV id."""
-
-    version: int
-    is_add: bool
-    key: str
-    text: str
-    vector: str | None
-    data_change: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class UnmatchedRemove:
-    """A ``remove`` whose path text matches no live ``add`` of the file.
+    """An ``add`` or ``remove``: ``key`` is the text that readers compare, ``vector`` the DV id.
 
     ``version`` is ``None`` if its commit is no longer in the log.
     """
 
     version: int | None
+    is_add: bool
+    key: str
     text: str
-    data_change: bool = True
+    vector: str | None
+    data_change: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +275,7 @@ class LiveText:
         text: the path as in the log.
         vector: the id of the deletion vector.
         added: the version that added it.
-        unmatched: a ``remove`` that was intended for it.
+        unmatched: a ``remove`` that was intended for it, with another text.
         doubt: the reason why the intent may no longer be valid.
         restored: the version of the RESTORE that undid the ``remove``: the file is wanted.
     """
@@ -292,7 +284,7 @@ class LiveText:
     text: str
     vector: str | None
     added: int | None = None
-    unmatched: UnmatchedRemove | None = None
+    unmatched: Event | None = None
     doubt: str | None = None
     restored: int | None = None
 
@@ -306,31 +298,6 @@ Texts = Mapping[str, LiveText]
 """Live path texts by key."""
 
 
-def _find_live_texts(
-    events: Iterable[Event],
-    restores: Mapping[int, int | None],
-    start: Texts,
-    start_version: int = -1,
-) -> Texts:
-    """Return the texts that are live for readers after the last commit.
-
-    Args:
-        events: adds and removes of one file, ordered by version.
-        restores: versions of RESTORE commits, each with its target version if known.
-        start: texts that are live at ``start_version``, before the first event.
-        start_version: -1 if the log is complete.
-    """
-    live = dict(start)
-    states: list[tuple[int, Texts]] = [(start_version, start)]
-    by_version = {v: list(group) for v, group in groupby(events, key=lambda event: event.version)}
-    for version in sorted(by_version.keys() | restores.keys()):
-        _apply(live, by_version.get(version, []), version)
-        if version in restores:
-            _restore(live, version, restores[version], states)
-        states.append((version, dict(live)))
-    return live
-
-
 def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> None:
     before = dict(live)
     removes = [event for event in events if not event.is_add]
@@ -341,17 +308,13 @@ def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> 
             _apply_unmatched(live, event)
     for event in events:
         if event.is_add:
-            found = _find_before(before, event)
+            # With another deletion vector, its text is the same.
+            found = next((it for it in before.values() if it.text == event.text), None)
             added = LiveText(event.key, event.text, event.vector, version)
             if found is not None and found.removal_intended:
                 doubt = f"version {version} added the file again with the same path text"
                 added = replace(added, unmatched=found.unmatched, doubt=doubt)
             live[event.key] = added
-
-
-def _find_before(before: Texts, event: Event) -> LiveText | None:
-    """Return the text before a commit that gives it another deletion vector."""
-    return next((it for it in before.values() if it.text == event.text), None)
 
 
 def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
@@ -362,8 +325,7 @@ def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
         doubt = None
         if it.vector != event.vector:
             doubt = f"the remove of version {event.version} refers to another deletion vector"
-        unmatched = UnmatchedRemove(event.version, event.text, event.data_change)
-        live[key] = replace(it, unmatched=unmatched, doubt=doubt, restored=None)
+        live[key] = replace(it, unmatched=event, doubt=doubt, restored=None)
 
 
 def _restore(

@@ -163,31 +163,24 @@ def _decide(live: Mapping[int, LiveText], files: pa.Table) -> Iterator[Decision]
     """Yield the verdict for each live text of one file; never remove all of several."""
     kept = _choose_kept(live)
     for row, it in live.items():
+        other, doubt = None, it.doubt
         if it.unmatched is not None and it.restored is not None and len(live) == 1:
-            yield (
-                row,
-                None,
-                PairVerdict.WANTED,
-                f"version {it.restored} (RESTORE) restored this file",
-            )
-        elif it.removal_intended and row != kept:
-            yield row, None, PairVerdict.UNCERTAIN if it.doubt else PairVerdict.REMOVE, it.doubt
-        elif it.removal_intended:
-            doubt = it.doubt if len(live) == 1 else "the file would have no other live path"
-            yield row, None, PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
-        elif kept is not None and row != kept and it.text != live[kept].text:
-            doubt = (
-                None
-                if _are_equal(files, row, kept)
-                else "the two adds describe the file differently"
-            )
-            yield row, live[kept], PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
+            reason = f"version {it.restored} (RESTORE) restored this file"
+            yield row, None, PairVerdict.WANTED, reason
+            continue
+        if it.removal_intended:
+            if row == kept and len(live) > 1:
+                doubt = "the file would have no other live path"
+        elif row != kept and it.text != live[kept].text:
+            other, is_same = live[kept], _are_equal(files, row, kept)
+            doubt = None if is_same else "the two adds describe the file differently"
+        else:
+            continue
+        yield row, other, PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
 
 
-def _choose_kept(live: Mapping[int, LiveText]) -> int | None:
+def _choose_kept(live: Mapping[int, LiveText]) -> int:
     """Return the row to keep of a file that is live several times: the latest not removed."""
-    if len(live) == 1:
-        return next(iter(live))
     return max(
         live,
         key=lambda row: (

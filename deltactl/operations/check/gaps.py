@@ -1,0 +1,68 @@
+"""Check that no commit is missing: between others, or after the newest one.
+
+Source: PROTOCOL.md, "Delta Log Entries".
+"""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+
+from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.check.findings import Findings
+
+
+def check_gaps(log: DeltaLog, findings: Findings) -> None:
+    """Find missing versions above the oldest one that can be rebuilt by itself.
+
+    Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
+    that it stops at, so if older commits are left, the commits of the oldest and of the newest
+    checkpoint are too.
+    """
+    anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
+    oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
+    # Without older commits, a lifecycle rule may have deleted the commit: it is the older file.
+    is_lost = oldest not in log.commit_files
+    first = max((v for v in log.commit_files if v < oldest and is_lost), default=oldest)
+    known = sorted({first, *(version for version in log.commit_files if version > first)})
+    for before, after in pairwise(known):
+        if after - before > 1:
+            code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
+            where = f"before version {after}" if before < 0 else f"between {before} and {after}"
+            _add_gap(code, before + 1, after - 1, where, findings)
+    if not log.commit_files:
+        findings.note(
+            f"no commit is left, only checkpoints up to version {newest}: the history of the table "
+            "and the time of this version are lost"
+        )
+    last = max(log.commit_files, default=newest)
+    if last < newest:
+        where = f"up to the newest checkpoint, of version {newest}"
+        _add_gap("HISTORY_GAP", max(last + 1, oldest), newest, where, findings)
+
+
+def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -> None:
+    missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
+    findings.add(
+        code, f"{missing} missing {where}", version=first, file=DeltaLog.commit_file(first)
+    )
+
+
+def check_newest(log: DeltaLog, findings: Findings) -> None:
+    """Find missing newest commits: checksums and compacted files are written after commits."""
+    files_ahead, latest = log.files_ahead, log.latest_version
+    if files_ahead:
+        name = max(files_ahead, key=files_ahead.__getitem__)
+        first, where = DeltaLog.commit_file(latest + 1), shlex.quote(log.uri)
+        findings.add(
+            "LOG_GAP",
+            f"the log ends at version {latest}, but {name} names version {files_ahead[name]}: "
+            "readers return the older version without an error",
+            version=latest + 1,
+            file=first,
+        )
+        findings.repairs[first] = (
+            "restore the newest commits from a backup, with their modification times (`cp -p`). If "
+            f"they are lost for good, run `deltactl check {where} --fix last-checkpoint`, which "
+            f"deletes the files that name them, and continue from version {latest}"
+        )
