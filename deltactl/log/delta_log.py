@@ -38,7 +38,7 @@ from deltactl.protocol.names import (
     CheckpointFormat,
     checkpoint_name,
     checksum_name,
-    commit_name,
+    commit_file,
 )
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.names import is_table_name
@@ -292,10 +292,7 @@ class DeltaLog:
         quiet.warn = ignore_warning
         return quiet
 
-    @staticmethod
-    def commit_file(version: int) -> str:
-        """Return the name of the commit file of a version in the store."""
-        return f"{LOG_DIR}/{commit_name(version)}"
+    commit_file = staticmethod(commit_file)
 
     @staticmethod
     def checkpoint_file(

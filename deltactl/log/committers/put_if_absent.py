@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import SafetyError
-from deltactl.log.committers.committer import CommitFacts, CommitTail
-from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
+from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer
+from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.providers import provider_of
 from deltactl.storage.store import Store
@@ -24,7 +24,7 @@ _TEMP_PREFIX: Final = "_commit_"
 _TEMP_SUFFIX: Final = ".json.tmp"
 
 
-class PutIfAbsent:
+class PutIfAbsent(Committer):
     """The file of a version can be created once, by one writer."""
 
     def __init__(self, store: Store) -> None:
@@ -60,10 +60,6 @@ class PutIfAbsent:
         """Put the commit file, unless it exists; see ``Committer.commit``."""
         self.ensure_can_commit()
         self._store.put_if_absent(self.find(version), content)
-
-    def find(self, version: int) -> str:
-        """Return the name of the commit file."""
-        return f"{LOG_DIR}/{commit_name(version)}"
 
 
 def _may_use_dynamodb(uri: str) -> bool:
