@@ -16,7 +16,7 @@ from deltactl.errors import SafetyError
 from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer
 from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR
 from deltactl.storage.names import is_local_uri
-from deltactl.storage.providers import provider_of
+from deltactl.storage.providers import may_use_dynamodb
 from deltactl.storage.store import Store
 
 _TEMP_DIR: Final = f"{LOG_DIR}/{TEMP_COMMITS_DIR}"
@@ -51,7 +51,7 @@ class PutIfAbsent(Committer):
         if self._is_safe:
             return
         # First, because the other check may write a test object.
-        if _may_use_dynamodb(self._store.uri):
+        if may_use_dynamodb(self._store.uri):
             _refuse_foreign_commits(self._store)
         self._store.ensure_put_if_absent()
         self._is_safe = True
@@ -60,11 +60,6 @@ class PutIfAbsent(Committer):
         """Put the commit file, unless it exists; see ``Committer.commit``."""
         self.ensure_can_commit()
         self._store.put_if_absent(self.find(version), content)
-
-
-def _may_use_dynamodb(uri: str) -> bool:
-    provider = provider_of(uri)
-    return provider is not None and provider.uses_dynamodb
 
 
 def _refuse_foreign_commits(store: Store) -> None:
