@@ -103,9 +103,8 @@ class TableAddress:
 class Catalog(Protocol):
     """A connection to one catalog, with its title. Threads share it."""
 
-    @property
-    def title(self) -> str:
-        """Return what messages call it."""
+    title: str
+    """What messages call it."""
 
     def find(self, name: TableName) -> TableAddress | None:
         """Return the table of a name, whatever its kind; ``None`` if there is none.
@@ -132,9 +131,11 @@ class Catalog(Protocol):
         Raises:
             AccessDeniedError, StorageError: as for ``find``.
         """
+        return ()
 
     def managed(self, address: TableAddress) -> ManagedTable | None:
         """Return the commits of a catalog-managed table; ``None``: this catalog decides none."""
+        return None
 
     def create(self, wanted: TableAddress) -> None:
         """Add an external table.

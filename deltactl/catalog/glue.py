@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from deltactl.catalog.base import Operation, Partitions, TableAddress
+from deltactl.catalog.base import Catalog, Partitions, TableAddress
 from deltactl.catalog.http import allows_http, ensure_safe
 from deltactl.catalog.locations import read_table, write_partitions, write_table
-from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.errors import MALFORMED, StorageError, UsageError, say_what_is_left
@@ -20,7 +19,6 @@ from deltactl.option_names import option
 from deltactl.storage.classify import service_code
 from deltactl.storage.errors import map_error
 from deltactl.storage.providers import S3, Access
-from deltactl.storage.vended import Credentials
 
 _PAGE: Final = 100
 _ACCESS: Final = Access(
@@ -79,7 +77,7 @@ def connect(place: str, settings: Mapping[str, str]) -> GlueCatalog:
     return GlueCatalog(client, place)
 
 
-class GlueCatalog:
+class GlueCatalog(Catalog):
     """The catalog of an account in a region; see ``Catalog``."""
 
     def __init__(self, client: Any, account: str) -> None:
@@ -123,14 +121,6 @@ class GlueCatalog:
             for table in self._pages("get_tables", "TableList", DatabaseName=each):
                 if pattern.matches(each, table["Name"]):
                     yield self._address(pattern.with_parts(each, table["Name"]), table)
-
-    def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
-        """Return none: Glue gives none."""
-        return ()
-
-    def managed(self, address: TableAddress) -> ManagedTable | None:
-        """Return nothing: this catalog decides no commits."""
-        return None
 
     def create(self, wanted: TableAddress) -> None:
         """Add a table; see ``Catalog.create``."""

@@ -13,16 +13,14 @@ from socket import gaierror
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from deltactl.catalog.base import Operation, Partitions, TableAddress, register_anew
+from deltactl.catalog.base import Catalog, Partitions, TableAddress, register_anew
 from deltactl.catalog.locations import read_table, write_partitions, write_table
-from deltactl.catalog.managed import ManagedTable
 from deltactl.catalog.names import TableName, parse_name
 from deltactl.catalog.settings import Found
 from deltactl.catalog.thrift import DeclaredError, Fields, Kind, Typed, call
 from deltactl.errors import MALFORMED, StorageError, UnsupportedFeatureError, UsageError
 from deltactl.storage.errors import map_error
 from deltactl.storage.network.retry import RetryPolicy
-from deltactl.storage.vended import Credentials
 
 _MALFORMED: Final = (*MALFORMED, IndexError)
 _PORT: Final = 9083
@@ -113,7 +111,7 @@ def _parse_address(uri: str) -> tuple[str, int]:
     return host, int(port or _PORT)
 
 
-class HiveCatalog:
+class HiveCatalog(Catalog):
     """A metastore, at one of several addresses; see ``Catalog``."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
@@ -149,14 +147,6 @@ class HiveCatalog:
             names = self._call("get_all_databases")[1] if "*" in database else [database]
             for each in filter(pattern.matches, names):
                 yield from self._list(pattern, each)
-
-    def credentials(self, address: TableAddress, operation: Operation) -> Sequence[Credentials]:
-        """Return none: a metastore gives none."""
-        return ()
-
-    def managed(self, address: TableAddress) -> ManagedTable | None:
-        """Return nothing: this catalog decides no commits."""
-        return None
 
     def create(self, wanted: TableAddress) -> None:
         """Add a table; see ``Catalog.create``."""

@@ -138,5 +138,4 @@ class CatalogCredentials:
     def fetch(self) -> Sequence[Credentials]:
         """Return new credentials; see ``Catalog.credentials``."""
         name = parse_name(self.entry.name)
-        settings = find_settings(name, self.options, os.environ)
-        return open_catalog(name, settings).credentials(self.entry, self.operation)
+        return connect_to(name, self.options).credentials(self.entry, self.operation)

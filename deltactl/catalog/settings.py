@@ -6,7 +6,7 @@ the host of another source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final, TypeAlias
@@ -77,7 +77,9 @@ def merge_settings(found: dict[str, Found], further: Mapping[str, Found]) -> Non
 
 def without_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Return the storage options that are not settings of catalogs."""
-    names = {name.lower() for kind in KINDS.values() for name in _variables(kind)}
+    names = {
+        name.lower() for kind in KINDS.values() for it in kind.settings for name in it.variables
+    }
     return {
         key: value
         for key, value in options.items()
@@ -92,11 +94,6 @@ def options_for_workers(name: TableName, found: Mapping[str, Found]) -> dict[str
         for setting in KINDS[name.scheme].settings
         if setting.is_sent and setting.key in found
     }
-
-
-def _variables(kind: CatalogKind) -> Iterator[str]:
-    for setting in kind.settings:
-        yield from setting.variables
 
 
 def _from_variables(kind: CatalogKind, source: Mapping[str, str], place: str) -> dict[str, Found]:

@@ -38,7 +38,7 @@ from deltactl.protocol.names import (
     CheckpointFormat,
     checkpoint_name,
     checksum_name,
-    commit_name,
+    commit_file,
 )
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.names import is_table_name
@@ -292,10 +292,7 @@ class DeltaLog:
         quiet.warn = ignore_warning
         return quiet
 
-    @staticmethod
-    def commit_file(version: int) -> str:
-        """Return the name of the commit file of a version in the store."""
-        return f"{LOG_DIR}/{commit_name(version)}"
+    commit_file = staticmethod(commit_file)
 
     @staticmethod
     def checkpoint_file(
@@ -615,11 +612,13 @@ class DeltaLog:
             ObjectNotFoundError: a log cleanup deleted a commit.
             CorruptLogError: a commit cannot be parsed; the message has the file and the line.
         """
-        from deltactl.log.commits.scan import scan_commits
+        from deltactl.log.commits.scan import parse_commits
 
         needed = [v for v in versions if any(v not in visitor.visited for visitor in visitors)]
-        commits = self.commits(needed)
-        scan_commits(commits, Visits(visitors), partition_keys, on_broken=on_broken)
+        visits = Visits(visitors)
+        asked = (commit for commit in self.commits(needed) if visits.ask(commit))
+        for parsed in parse_commits(asked, partition_keys, on_broken=on_broken):
+            visits.give(parsed)
 
     def replay(
         self, versions: Iterable[int], partition_keys: Iterable[str], *visitors: Visitor

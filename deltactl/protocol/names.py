@@ -147,6 +147,11 @@ def commit_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
+def commit_file(version: int) -> str:
+    """Return the name of the commit file of a version in the store."""
+    return f"{LOG_DIR}/{commit_name(version)}"
+
+
 def checksum_name(version: int) -> str:
     """Return ``N.crc``."""
     return f"{version:020d}.crc"

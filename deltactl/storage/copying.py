@@ -9,14 +9,13 @@ it is complete and durable. Parts of an interrupted upload are handled as for an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.storage.file_copies import (
     CopiedFile,
     FileCopy,
-    Origin,
+    FileToCopy,
     StoredFacts,
     compare_facts,
     ensure_size,
@@ -32,15 +31,6 @@ _AHEAD: Final = 2  # pieces that are read while one is written
 _STREAMS_AT_ONCE: Final = 4
 # Copy as many small files at once as there are parallel requests: they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FileToCopy:
-    """A file to copy: its name in the source (may be absolute) and in the target, and its size."""
-
-    source_path: str
-    target_path: str
-    size_bytes: int
 
 
 def copy_many(
@@ -92,8 +82,8 @@ def _copy_inside(
     if theirs is None or ours is None or not files:
         return nothing
     copies = [
-        FileCopy(theirs.origin_of(file.source_path), file.source_path, file.target_path,
-                 file.size_bytes)
+        FileCopy(file.source_path, file.target_path, file.size_bytes,
+                 theirs.origin_of(file.source_path))
         for file in files
     ]  # fmt: skip
     # All files come from one store, so the first shows the service of all.
@@ -104,12 +94,11 @@ def _copy_inside(
 
 def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
     """Read one file in pieces and write it."""
-    copy = FileCopy(Origin(None, ""), file.source_path, file.target_path, file.size_bytes)
     sink = target.open_replacement(file.target_path)
     try:
         for piece in _pieces(source, file):
             sink.write(piece)
-        ensure_size(sink.tell(), copy, file.source_path)
+        ensure_size(sink.tell(), file, file.source_path)
         sink.close()
     except BaseException:
         sink.discard()
@@ -122,7 +111,7 @@ def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
     # If the copy has no checksum, there is nothing to compare: save the request.
     before = _facts(source, file.source_path) if after.checksums else None
     try:
-        return CopiedFile(file.size_bytes, "stream", compare_facts(copy, before, after))
+        return CopiedFile(file.size_bytes, "stream", compare_facts(file, before, after))
     except StorageError:
         # The copy differs from the file, so nobody may find it under this name.
         target.delete_many([file.target_path])

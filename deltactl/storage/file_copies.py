@@ -39,13 +39,19 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class FileCopy:
-    """A file to copy: its address, its name in messages, its new name, and its expected size."""
+class FileToCopy:
+    """A file to copy: its name in the source (may be absolute) and in the target, and its size."""
 
-    origin: Origin
     source_path: str
     target_path: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCopy(FileToCopy):
+    """A file to copy, with its address."""
+
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class FileCopies(Protocol):
         ...
 
 
-def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
+def ensure_size(size_bytes: int, copy: FileToCopy, name: str) -> None:
     """Raise ``StorageError`` if the source or the copy has another size than expected."""
     if size_bytes != copy.size_bytes:
         raise StorageError(
@@ -97,7 +103,7 @@ def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
         )
 
 
-def compare_facts(copy: FileCopy, before: StoredFacts | None, after: StoredFacts) -> str | None:
+def compare_facts(copy: FileToCopy, before: StoredFacts | None, after: StoredFacts) -> str | None:
     """Return a checksum that the source and the copy both have; ``None`` if there is none.
 
     Raises:

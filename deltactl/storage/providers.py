@@ -179,3 +179,9 @@ def other_provider(scheme: str) -> Provider:
 def provider_of(uri: str) -> Provider | None:
     """Return the row of an address; ``None`` for local files and unknown schemes."""
     return PROVIDERS.get(parse_scheme(uri) or "")
+
+
+def may_use_dynamodb(uri: str) -> bool:
+    """Return whether writers of a table can agree on commits in DynamoDB."""
+    provider = provider_of(uri)
+    return provider is not None and provider.uses_dynamodb

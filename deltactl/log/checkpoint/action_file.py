@@ -89,7 +89,8 @@ class ActionFileWriter:
     ) -> None:
         self._store, self._name, self._schema, self._layout = store, name, schema, layout
         self._pending: list[pa.Table] = []
-        self._pending_rows = self._pending_bytes = self._num_rows = 0
+        self._pending_rows = self._pending_bytes = 0
+        self.num_rows = 0  # that were written so far
         self._adds, self._removes = KeyDigest(), KeyDigest()
         self._sink = store.open_replacement(name)
         with self._naming_file():
@@ -103,11 +104,6 @@ class ActionFileWriter:
             with suppress(Exception):
                 self._writer.close()  # without this, its destructor writes to a closed sink
             self._sink.discard()
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of rows that were written so far."""
-        return self._num_rows
 
     def write_non_file_actions(self, rows: pa.Table) -> None:
         """Append rows that have some or all columns of the file's schema."""
@@ -147,7 +143,7 @@ class ActionFileWriter:
                 f"another writer wrote the checkpoint {self._name} during the run",
                 hint="Rerun to check this checkpoint. This run did not change the checkpoint.",
             )
-        return WrittenActions(info, self._num_rows, self._adds.finish(), self._removes.finish())
+        return WrittenActions(info, self.num_rows, self._adds.finish(), self._removes.finish())
 
     def _append(self, columns: dict[str, pa.Array | pa.ChunkedArray], num_rows: int) -> None:
         if not num_rows:
@@ -165,7 +161,7 @@ class ActionFileWriter:
             columns[f.name] if f.name in columns else pa.nulls(num_rows, f.type)
             for f in self._schema
         ]
-        self._num_rows += num_rows
+        self.num_rows += num_rows
         return pa.table(arrays, schema=self._schema)
 
     def _flush(self) -> None:

@@ -99,9 +99,10 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
     head = CheckpointHead(checkpoint.version, checkpoint.names)
     nodes: list[dict[str, Any]] = []
     for name in checkpoint.names:
-        for row in _non_file_rows(store, checkpoint, name):
-            with _named(name, checkpoint.version):
-                _apply(head, nodes, row)
+        if checkpoint.format == "json":
+            nodes += _read_json_part(store, head, name)
+        else:
+            nodes += _read_parquet_part(store, head, name)
     with _named(checkpoint.names[0], checkpoint.version):
         parsed = [parse_sidecar(node) for node in nodes]
         head.sidecars = tuple(_sidecar_name(path) for path, _ in parsed)
@@ -189,31 +190,38 @@ def read_metadata_nodes(store: Store, checkpoint: Checkpoint) -> Iterator[dict[s
                         yield from column.drop_null().to_pylist(maps_as_pydicts="lossy")
 
 
-def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
-    if checkpoint.format == "json":
-        for parsed in CommitParser().parse([_read_json(store, name, checkpoint.version)]):
-            yield {"parsed": parsed}
-        return
-    with _named(name, checkpoint.version), store.open_input(name) as source:
+def _read_json_part(store: Store, head: CheckpointHead, name: str) -> list[dict[str, Any]]:
+    """Add the non-file actions of a part; return its ``sidecar`` objects."""
+    sidecars: list[dict[str, Any]] = []
+    for parsed in CommitParser().parse([_read_json(store, name, head.version)]):
+        head.non_file_actions.update(parsed.non_file_actions)
+        head.is_mixed |= bool(parsed.adds.num_rows or parsed.removes.num_rows)
+        sidecars += parsed.sidecars
+    return sidecars
+
+
+def _read_parquet_part(store: Store, head: CheckpointHead, name: str) -> list[dict[str, Any]]:
+    """Add the non-file actions of a part; return its ``sidecar`` objects."""
+    sidecars: list[dict[str, Any]] = []
+    with _named(name, head.version), store.open_input(name) as source:
         parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
         columns = [column for column in NON_FILE_ACTIONS if column in present]
-        has_sidecars = False
         num_non_file = 0
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
             # This reads the actions again and raises an error with the row and all of its actions.
             if find_shared_rows(batch.columns).size:
                 ensure_no_shared_rows(parquet)
             for column in columns:
-                num_non_file += len(batch) - batch.column(column).null_count
                 nodes = batch.column(column).drop_null().to_pylist(maps_as_pydicts="lossy")
+                num_non_file += len(nodes)
+                sidecars += nodes if column == "sidecar" else ()
                 for node in nodes:
-                    has_sidecars |= column == "sidecar"
-                    yield {column: node}
+                    head.non_file_actions.apply({column: node})
         ensure_single_actions(parquet, num_non_file)
         # Without sidecars, the file is read for file actions in any case.
-        if has_sidecars and _holds_files(parquet):
-            yield {"is_mixed": True}
+        head.is_mixed |= bool(sidecars) and _holds_files(parquet)
+    return sidecars
 
 
 def _holds_files(parquet: pq.ParquetFile) -> bool:
@@ -222,17 +230,6 @@ def _holds_files(parquet: pq.ParquetFile) -> bool:
     leaves = [f"{action}.path" for action in ("add", "remove") if action in names]
     batches = parquet.iter_batches(_BATCH_ROWS, columns=leaves) if leaves else ()
     return any(column.null_count < len(column) for batch in batches for column in batch.columns)
-
-
-def _apply(head: CheckpointHead, sidecars: list[dict[str, Any]], row: dict[str, Any]) -> None:
-    if row.get("sidecar") is not None:
-        sidecars.append(row["sidecar"])
-    if (parsed := row.get("parsed")) is not None:
-        head.non_file_actions.update(parsed.non_file_actions)
-        sidecars += parsed.sidecars
-        head.is_mixed |= bool(parsed.adds.num_rows or parsed.removes.num_rows)
-    head.is_mixed |= "is_mixed" in row
-    head.non_file_actions.apply(row)
 
 
 def _sidecar_name(path: str) -> str:

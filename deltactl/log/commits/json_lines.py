@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.contents import CommitBytes, SharedLineError, unreadable
-from deltactl.protocol.actions import parse_metadata, to_flag, to_integer, to_text
+from deltactl.protocol.actions import Metadata, parse_metadata, to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
-
-T = TypeVar("T")
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
@@ -82,12 +80,9 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
         )
 
 
-def _parse_node(
-    name: str, number: int, parse: Callable[[dict[str, Any]], T], node: dict[str, Any]
-) -> T:
-    """Return a non-file action of a line as an object of ``protocol.actions``."""
+def _parse_metadata(name: str, number: int, node: dict[str, Any]) -> Metadata:
     try:
-        return parse(node)
+        return parse_metadata(node)
     except CorruptLogError as error:
         raise CorruptLogError(f"{name}, line {number}: {error.message}") from error
     except MALFORMED as error:
@@ -169,6 +164,6 @@ def find_partition_keys(files: Sequence[CommitBytes]) -> frozenset[str]:
             if b'"metaData"' in line:
                 action = _parse_line(file.name, number, line)
                 if isinstance(node := action.get("metaData"), dict):
-                    metadata = _parse_node(file.name, number, parse_metadata, node)
+                    metadata = _parse_metadata(file.name, number, node)
                     keys |= set(metadata.partition_keys)
     return frozenset(keys)

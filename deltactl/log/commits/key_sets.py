@@ -161,7 +161,8 @@ class RowStore:
         self._counts: list[int] = []
         self._keys: list[tuple[Hashes, Hashes]] = []
         self._text_keys: list[tuple[Hashes, Hashes]] = []
-        self._seq: list[Integers] = []
+        self.seq: list[Integers] = []
+        """The ``seq`` of each action, in parts."""
         self.has_other_texts = False
         """Whether a path is not normalized. If so, ``text_keys`` differ from ``file_keys``."""
 
@@ -179,7 +180,7 @@ class RowStore:
         # Nearly all paths are normalized. Then both lists share the hashes.
         self._text_keys.append(hash_pairs(texts) if is_other else hashes)
         # to_numpy would import pandas.
-        self._seq += [np.asarray(np.from_dlpack(it), np.int64) for it in rows["seq"].chunks]
+        self.seq += [np.asarray(np.from_dlpack(it), np.int64) for it in rows["seq"].chunks]
         stored = rows.select(self._spill.schema.names)
         self._spill.keep([(len(self._counts), it) for it in stored.to_batches()], stored.nbytes)
         self._counts.append(rows.num_rows)
@@ -192,11 +193,6 @@ class RowStore:
     def hashes(self, *, by_text: bool) -> Sequence[tuple[Hashes, Hashes]]:
         """Return the hash of each key, in two halves; the actions are in parts."""
         return self._text_keys if by_text else self._keys
-
-    @property
-    def seq(self) -> Sequence[Integers]:
-        """Return the ``seq`` of each action, in parts."""
-        return self._seq
 
     def select(self, won: Flags) -> StoredRows:
         """Return the rows for which the mask ``won`` is true."""

@@ -41,33 +41,16 @@ def replay_commits(
         yield parsed
 
 
-def scan_commits(
-    commits: Iterable[CommitBytes],
-    visits: Visits,
-    partition_keys: Iterable[str],
-    *,
-    on_broken: OnBroken | None,
-) -> None:
-    """Give each commit to the visitors that did not see it; parse those that a visitor needs.
-
-    ``partition_keys`` are physical names of partition columns, as far as they are known.
-    ``on_broken`` is called with each commit that cannot be parsed; without it, that is an error.
-
-    Raises:
-        CorruptLogError: a commit cannot be parsed; the message has the file and the line.
-    """
-    needed = (commit for commit in commits if visits.ask(commit))
-    for parsed in parse_commits(needed, partition_keys, on_broken=on_broken):
-        visits.give(parsed)
-
-
 def parse_commits(
     commits: Iterable[CommitBytes],
     partition_keys: Iterable[str] = (),
     *,
     on_broken: OnBroken | None = None,
 ) -> Iterator[ParsedCommits]:
-    """Parse commits, some at a time; ``on_broken`` is as for ``scan_commits``.
+    """Parse commits, some at a time.
+
+    ``partition_keys`` are physical names of partition columns, as far as they are known.
+    ``on_broken`` is called with each commit that cannot be parsed; without it, that is an error.
 
     Raises:
         CorruptLogError: a commit cannot be parsed; the message has the file and the line.

@@ -37,25 +37,33 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     Warn,
 )
-from deltactl.log.committers.committer import CommitFacts, CommitTail, Permission, create_file
-from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_name, commit_version
+from deltactl.log.committers.committer import (
+    CommitFacts,
+    CommitTail,
+    Committer,
+    Permission,
+    create_file,
+    is_commit,
+)
+from deltactl.protocol.names import (
+    LOG_DIR,
+    STAGED_COMMITS_DIR,
+    commit_file,
+    commit_name,
+    commit_version,
+)
 from deltactl.storage.store import FileInfo, Store
 
 STAGED: Final = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
 
 
-class CatalogManaged:
+class CatalogManaged(Committer):
     """The catalog ratifies commits."""
 
     def __init__(self, store: Store, table: ManagedTable, warn: Warn) -> None:
         """Commit to ``store``; send no request yet."""
         self._store, self._table, self._warn = store, table, warn
         self._known: ManagedState | None = None  # the last answer
-
-    @property
-    def fails_for_good(self) -> bool:
-        """Return ``False``: a request may arrive late."""
-        return False
 
     def load(self) -> ManagedState:
         """Ask the catalog for the table that it had first.
@@ -171,7 +179,7 @@ class CatalogManaged:
         # Not put-if-absent: the name has the id of this attempt, so nobody else writes the file,
         # and to put it again changes nothing (ADR 31).
         self._store.put(name, content)
-        [info, published] = self._store.stat_many([name, f"{LOG_DIR}/{commit_name(version)}"])
+        [info, published] = self._store.stat_many([name, commit_file(version)])
         if info is None:
             raise ObjectNotFoundError(f"{name} was deleted right after it was written")
         if published is not None and (latest := self.load().latest_version) < version:
@@ -205,7 +213,7 @@ class CatalogManaged:
         for commit in self.load().commits:
             if commit.version == version:
                 return staged_file(commit).name
-        return f"{LOG_DIR}/{commit_name(version)}"
+        return commit_file(version)
 
     def _ask(self, wanted: RatifiedCommit, facts: CommitFacts) -> None:
         """Ask the catalog to ratify; if the backlog is full, publish it and ask again."""
@@ -230,9 +238,7 @@ class CatalogManaged:
         # The request may still arrive.
         if wanted.version > state.latest_version:
             return None
-        first = b"".join(content.partition(b"\n")[:2])  # it has the txn id
-        target = f"{LOG_DIR}/{commit_name(wanted.version)}"
-        return self._store.read_ranges(target, [(0, len(first))]) == [first]
+        return is_commit(self._store, commit_file(wanted.version), content)
 
     def _publish(self, state: ManagedState) -> bool:
         """Publish the commits of a state, and report it; return whether all are published.
@@ -255,7 +261,7 @@ class CatalogManaged:
             CorruptLogError: a published file differs from the commit that the catalog ratified.
             StorageError: a file cannot be read or created.
         """
-        targets = [f"{LOG_DIR}/{commit_name(commit.version)}" for commit in commits]
+        targets = [commit_file(commit.version) for commit in commits]
         for commit, target, found in zip(
             commits, targets, self._store.stat_many(targets), strict=True
         ):

@@ -14,6 +14,7 @@ from typing import Protocol
 from deltactl.errors import ObjectExistsError, SafetyError
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.actions import Protocol as TableProtocol
+from deltactl.protocol.names import commit_file
 from deltactl.storage.store import FileInfo, Store
 
 
@@ -62,7 +63,11 @@ class Committer(Protocol):
 
     @property
     def fails_for_good(self) -> bool:
-        """Return whether an attempt that failed without a commit cannot succeed later."""
+        """Return whether an attempt that failed without a commit cannot succeed later.
+
+        ``False`` if a request may arrive late.
+        """
+        return False
 
     def tail(self, *, may_write: bool) -> CommitTail:
         """Return the commits that a listing may not show. Call this before a listing.
@@ -99,6 +104,7 @@ class Committer(Protocol):
         Raises:
             StorageError: the name is unknown.
         """
+        return commit_file(version)
 
 
 def create_file(store: Store, name: str, data: bytes) -> None:
@@ -117,3 +123,13 @@ def create_file(store: Store, name: str, data: bytes) -> None:
         if store.stat_many([name]) != [None]:
             raise ObjectExistsError(f"cannot create {name!r}: another file has this name") from None
         store.put(name, data)
+
+
+def is_commit(store: Store, name: str, content: bytes) -> bool:
+    """Return whether a file is the commit with this content: whether its first line is equal.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    first = b"".join(content.partition(b"\n")[:2])  # it has the txn id
+    return store.read_ranges(name, [(0, len(first))]) == [first]

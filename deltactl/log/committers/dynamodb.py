@@ -33,7 +33,7 @@ from deltactl.errors import (
     StorageError,
     TransientStorageError,
 )
-from deltactl.log.committers.committer import CommitFacts, CommitTail, create_file
+from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer, create_file
 from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.names import is_absolute_name
@@ -44,7 +44,7 @@ from deltactl.storage.store import Store
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
 
 
-class DynamoDb:
+class DynamoDb(Committer):
     """Entries of an external store decide commits.
 
     Entries are found by the table's address as a string, so all writers must use the same string.
@@ -57,11 +57,6 @@ class DynamoDb:
         self._clock = clock
         self._is_spelled_alike = False
 
-    @property
-    def fails_for_good(self) -> bool:
-        """Return ``False``: a request may arrive late."""
-        return False
-
     def tail(self, *, may_write: bool) -> CommitTail:
         """Finish the newest commit, which is part of the table already: a listing shows it then."""
         # A run that may not write cannot finish this commit, and so may not see it.
@@ -69,10 +64,6 @@ class DynamoDb:
         if entry is not None and not entry.complete:
             self._finish(entry)
         return CommitTail()
-
-    def find(self, version: int) -> str:
-        """Return the name of the commit file."""
-        return f"{LOG_DIR}/{commit_name(version)}"
 
     @property
     def uri(self) -> str:

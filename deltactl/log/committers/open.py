@@ -13,7 +13,7 @@ from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.option_names import option
 from deltactl.storage.dynamodb import DynamoDbEntries
 from deltactl.storage.log_store import DynamoDbLogStore
-from deltactl.storage.providers import provider_of
+from deltactl.storage.providers import may_use_dynamodb
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def choose_committer(
     """
     if log_store is None:
         return PutIfAbsent(store)
-    provider = provider_of(store.uri)
-    if provider is None or not provider.uses_dynamodb:
+    if not may_use_dynamodb(store.uri):
         raise UsageError(
             f"a log store in DynamoDB is for tables on S3, not for {store.uri!r}",
             hint=f"Omit {option('log_store')}: outside of S3, the storage itself ensures that only "

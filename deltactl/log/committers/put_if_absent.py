@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import SafetyError
-from deltactl.log.committers.committer import CommitFacts, CommitTail
-from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
+from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer
+from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR
 from deltactl.storage.names import is_local_uri
-from deltactl.storage.providers import provider_of
+from deltactl.storage.providers import may_use_dynamodb
 from deltactl.storage.store import Store
 
 _TEMP_DIR: Final = f"{LOG_DIR}/{TEMP_COMMITS_DIR}"
@@ -24,7 +24,7 @@ _TEMP_PREFIX: Final = "_commit_"
 _TEMP_SUFFIX: Final = ".json.tmp"
 
 
-class PutIfAbsent:
+class PutIfAbsent(Committer):
     """The file of a version can be created once, by one writer."""
 
     def __init__(self, store: Store) -> None:
@@ -51,7 +51,7 @@ class PutIfAbsent:
         if self._is_safe:
             return
         # First, because the other check may write a test object.
-        if _may_use_dynamodb(self._store.uri):
+        if may_use_dynamodb(self._store.uri):
             _refuse_foreign_commits(self._store)
         self._store.ensure_put_if_absent()
         self._is_safe = True
@@ -60,15 +60,6 @@ class PutIfAbsent:
         """Put the commit file, unless it exists; see ``Committer.commit``."""
         self.ensure_can_commit()
         self._store.put_if_absent(self.find(version), content)
-
-    def find(self, version: int) -> str:
-        """Return the name of the commit file."""
-        return f"{LOG_DIR}/{commit_name(version)}"
-
-
-def _may_use_dynamodb(uri: str) -> bool:
-    provider = provider_of(uri)
-    return provider is not None and provider.uses_dynamodb
 
 
 def _refuse_foreign_commits(store: Store) -> None:

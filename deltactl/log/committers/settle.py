@@ -17,7 +17,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.log.committers.committer import CommitFacts, Committer
+from deltactl.log.committers.committer import CommitFacts, Committer, is_commit
 from deltactl.storage.store import Store
 
 _SETTLE_ATTEMPTS = 5
@@ -137,7 +137,7 @@ def _read_back(
     name = committer.find(version)
     while True:
         try:
-            is_ours = _begins_with_first_line(store, name, content)
+            is_ours = is_commit(store, name, content)
         except ObjectNotFoundError:
             before, name = name, committer.find(version)  # it may have been published since then
             if name == before:
@@ -146,11 +146,6 @@ def _read_back(
         if is_ours and syncs:
             store.sync_directories([name])
         return name, is_ours
-
-
-def _begins_with_first_line(store: Store, name: str, content: bytes) -> bool:
-    first = b"".join(content.partition(b"\n")[:2])
-    return store.read_ranges(name, [(0, len(first))]) == [first]
 
 
 def _explain_damage(version: int, store: Store, what: str) -> CommitDamagedError:

@@ -177,23 +177,19 @@ class CommitTimes:
         """Use the times of commit files until commits are passed."""
         self._listing = listing
         self._newest_seen = False
-        self._uses_in_commit = False
+        self.uses_in_commit = False
+        """Whether in-commit timestamps apply to the latest version."""
         self._since: int | None = None  # the first version with one, by the latest metaData
         self._oldest_timed: int | None = None  # the same, by the commits that were passed so far
         self._in_commit: dict[int, int] = {}
         self._chains: dict[int | None, dict[int, int]] = {}
 
-    @property
-    def uses_in_commit(self) -> bool:
-        """Return whether in-commit timestamps apply to the latest version."""
-        return self._uses_in_commit
-
     def see(self, version: int, name: str, info: dict[str, Any], data: bytes) -> None:
         """Take the next commit; ``info`` is its ``commitInfo``."""
         own = in_commit_timestamp(info)
         if not self._newest_seen:
-            self._newest_seen, self._uses_in_commit = True, own is not None
-        if not self._uses_in_commit:
+            self._newest_seen, self.uses_in_commit = True, own is not None
+        if not self.uses_in_commit:
             return
         # JSON allows larger numbers, which cannot be shown as times.
         if own is not None and abs(own) <= MAX_LONG:
@@ -214,12 +210,12 @@ class CommitTimes:
         texts = configuration.items() if isinstance(configuration, dict) else ()
         properties = TableProperties({key: it for key, it in texts if isinstance(it, str)})
         since = properties.in_commit_since
-        self._uses_in_commit, self._since = since is not None, since
+        self.uses_in_commit, self._since = since is not None, since
 
     @property
     def since(self) -> int | None:
         """Return the first version with an in-commit timestamp, among the commits passed."""
-        if not self._uses_in_commit:
+        if not self.uses_in_commit:
             return None
         return self._oldest_timed if self._since is None else self._since
 

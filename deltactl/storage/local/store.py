@@ -235,18 +235,15 @@ class LocalStore:
         """Open a writer to a hidden file; ``close`` renames the hidden file to ``name``."""
         path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
-            if self._paths.make_parents(path):
-                self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
+            self._make_parents_durable(path)
             return ReplacingWriter(path, name, self._uri)
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole file, durably; see ``Store.put``."""
         path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
+            self._make_parents_durable(path)
             directory = os.path.dirname(path)
-            if self._paths.make_parents(path):
-                # The new directories must survive a power failure, too.
-                self._sync_upwards(os.path.dirname(directory), set())
             temporary = temp_path(directory)
             try:
                 write_new(temporary, data)
@@ -272,8 +269,7 @@ class LocalStore:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
         path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
-            if self._paths.make_parents(path):
-                self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
+            self._make_parents_durable(path)
             if not os.path.lexists(path):
                 # Hadoop could not read this file with the checksum of a deleted file.
                 remove_checksum(path)
@@ -387,6 +383,11 @@ class LocalStore:
         path = self._paths.writable(name)
         self._paths.make_parents(path)
         return path
+
+    def _make_parents_durable(self, path: str) -> None:
+        """Create the missing directories of a path; they survive a power failure, too."""
+        if self._paths.make_parents(path):
+            self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
 
     def _sync_upwards(self, directory: str, seen: set[str]) -> None:
         """Sync a directory and its parents up to the root, except those in ``seen``."""

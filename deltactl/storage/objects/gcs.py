@@ -138,7 +138,10 @@ class GcsService(ObjectService):
 
     def facts_in(self, entry: Entry) -> StoredFacts:
         """Return size, CRC32C, MD5 (not for composite objects) and generation of an object."""
-        return _facts(entry)
+        checksums = {"crc32c": entry["crc32c"]} if entry.get("crc32c") else {}
+        if entry.get("md5Hash"):
+            checksums["md5"] = b64decode(entry["md5Hash"]).hex()
+        return StoredFacts(int(entry["size"]), checksums, str(entry["generation"]))
 
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object of this generation to another name, in as many requests as needed.
@@ -152,7 +155,7 @@ class GcsService(ObjectService):
         while True:
             answer = self._retry.call(partial(self._rewrite, places, dict(request)))
             if answer["done"]:
-                return _facts(answer["resource"])
+                return self.facts_in(answer["resource"])
             request["rewriteToken"] = answer["rewriteToken"]
 
     def _rewrite(self, places: Sequence[str], request: Entry) -> Entry:
@@ -251,13 +254,6 @@ class GcsService(ObjectService):
 def _entry(bucket: str, found: Entry) -> Entry:
     size = int(found.get("size", 0))
     return {**found, "name": f"{bucket}/{found['name']}", "type": "file", "size": size}
-
-
-def _facts(found: Entry) -> StoredFacts:
-    checksums = {"crc32c": found["crc32c"]} if found.get("crc32c") else {}
-    if found.get("md5Hash"):
-        checksums["md5"] = b64decode(found["md5Hash"]).hex()
-    return StoredFacts(int(found["size"]), checksums, str(found["generation"]))
 
 
 class _Resumable:

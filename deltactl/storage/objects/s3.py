@@ -21,10 +21,11 @@ from fsspec.config import apply_config
 from s3fs import S3FileSystem
 
 from deltactl.errors import StorageError
+from deltactl.storage.classify import service_code
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.traffic import Traffic, s3_http_session, s3_session
 from deltactl.storage.objects.part_writer import MAX_COPY_BYTES, PartWriter
-from deltactl.storage.objects.s3_parts import NO_COPIES, S3Parts, error_code
+from deltactl.storage.objects.s3_parts import S3Parts, copy_refusals
 from deltactl.storage.objects.services import (
     NO_CACHES,
     CannotCopyError,
@@ -217,7 +218,7 @@ class S3Service(ObjectService):
             headers: Mapping[str, Any] = self.call("head_object", Bucket=bucket, Key=name)
         except OSError as error:
             # The answer has no body, so no code: wrong and expired keys look like a missing right.
-            if error_code(error) in _NO_CAUSE:
+            if service_code(error.__cause__) in _NO_CAUSE:
                 self.read_range(key, 0, 1)
             raise
         return headers
@@ -229,18 +230,15 @@ class S3Service(ObjectService):
     def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
         """Copy an object if it still has this ETag; in parts if one request cannot copy it."""
         try:
-            if before.size_bytes > MAX_COPY_BYTES:
-                self._copy_by_parts(key, target, before)
-                return self.facts_of_copy(target)
-            answer = self._copy_object(key, target, CopySourceIfMatch=before.version)
-        except (PermissionError, NotImplementedError) as error:
-            raise CannotCopyError(str(error)) from error
+            with copy_refusals():
+                if before.size_bytes > MAX_COPY_BYTES:
+                    self._copy_by_parts(key, target, before)
+                    return self.facts_of_copy(target)
+                answer = self._copy_object(key, target, CopySourceIfMatch=before.version)
         except OSError as error:
-            if error_code(error) == "PreconditionFailed":
+            if service_code(error.__cause__) == "PreconditionFailed":
                 raise StorageError("it was replaced while it was copied") from error
-            if error_code(error) not in NO_COPIES:
-                raise
-            raise CannotCopyError(str(error)) from error
+            raise
         after = _facts(before.size_bytes, answer["CopyObjectResult"]["ETag"], answer)
         # The same MD5 means the same size; after any other answer, request the size.
         same = after.checksums and after.checksums == before.checksums
@@ -364,7 +362,7 @@ class S3Service(ObjectService):
         try:
             answer: Mapping[str, Any] = self.call("list_objects_v2", **request)
         except OSError as error:
-            if error_code(error) in _NOT_OF_S3:
+            if service_code(error.__cause__) in _NOT_OF_S3:
                 raise self._no_endpoint() from error
             raise
         if answer.keys() <= {"ResponseMetadata"}:

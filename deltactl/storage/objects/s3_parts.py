@@ -5,14 +5,14 @@ Source: Amazon S3 API reference, UploadPart and UploadPartCopy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
+from deltactl.storage.classify import service_code
 from deltactl.storage.objects.services import CannotCopyError, Entry
 
-NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
-"""Error codes of services that do not copy parts."""
+_NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
 
 _Part = dict[str, Any]
 
@@ -51,7 +51,7 @@ class S3Parts:
         """Add a range as the next part; see ``CopyingUpload.copy``."""
         bucket, _, name = source.partition("/")
         number, etag = len(self._parts) + 1, self._service.etag_of(source)
-        try:
+        with copy_refusals():
             answer = self._service.call(
                 "upload_part_copy",
                 **self._place,
@@ -60,12 +60,6 @@ class S3Parts:
                 CopySourceRange=f"bytes={offset}-{offset + length - 1}",
                 CopySourceIfMatch=etag,
             )
-        except (PermissionError, NotImplementedError) as error:
-            raise CannotCopyError(str(error)) from error
-        except OSError as error:
-            if error_code(error) not in NO_COPIES:
-                raise
-            raise CannotCopyError(str(error)) from error
         self._append(number, answer["CopyPartResult"], length)
 
     def _append(self, number: int, answer: Mapping[str, Any], size_bytes: int) -> None:
@@ -102,7 +96,14 @@ def _describe(number: int, answer: Mapping[str, Any]) -> _Part:
     return {"PartNumber": number, "ETag": answer["ETag"], **checksums}
 
 
-def error_code(error: OSError) -> str:
-    """Return the code in the answer of the service; an empty string if there is none."""
-    answer = getattr(error.__cause__, "response", None)
-    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
+@contextmanager
+def copy_refusals() -> Iterator[None]:
+    """Convert the error of a service that copies no objects or parts to ``CannotCopyError``."""
+    try:
+        yield
+    except (PermissionError, NotImplementedError) as error:
+        raise CannotCopyError(str(error)) from error
+    except OSError as error:
+        if service_code(error.__cause__) not in _NO_COPIES:
+            raise
+        raise CannotCopyError(str(error)) from error

@@ -267,11 +267,7 @@ class ObjectStore:
     def _settle(self, name: str) -> None:
         if self._guard is not None:
             with self._keys.mapped("create", name):
-                self._guard.settle(self._raw_puts, self.uri)
-
-    @property
-    def _raw_puts(self) -> RawPuts:
-        return RawPuts(self._create, self.delete_many)
+                self._guard.settle(RawPuts(self._create, self.delete_many), self.uri)
 
     def _create(self, name: str, data: bytes) -> None:
         key = self._keys.writable(name)
