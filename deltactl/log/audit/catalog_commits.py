@@ -88,7 +88,9 @@ def _sum_up(lost: Sequence[FileInfo]) -> list[CatalogProblem]:
     size = format_size(sum(info.size_bytes for info in lost))
     oldest = format_timestamp(min(info.modified_ms for info in lost))
     text = f"{format_count(len(lost), 'staged commit')} ({size}) never ratified, since {oldest}"
-    return [CatalogProblem("lost", text, _version(lost[0]), lost[0].name)]
+    version = commit_version(lost[0].name)
+    assert version is not None
+    return [CatalogProblem("lost", text, version, lost[0].name)]
 
 
 def _find_lost(
@@ -98,8 +100,8 @@ def _find_lost(
     ratified = {commit.version: staged_file(commit).name for commit in state.commits}
     staged: dict[int, list[FileInfo]] = defaultdict(list)
     for info in store.list_from(STAGED):
-        if commit_version(info.name) is not None:
-            staged[_version(info)].append(info)
+        if (version := commit_version(info.name)) is not None:
+            staged[version].append(info)
     for version, files in staged.items():
         if version > state.latest_version:
             yield from files
@@ -117,9 +119,3 @@ def _differing(store: Store, files: Sequence[FileInfo], kept: FileInfo) -> Itera
         content = store.read(kept.name)
         equal = [info for info in equal if store.read(info.name) == content]
     yield from (info for info in files if info not in equal)
-
-
-def _version(info: FileInfo) -> int:
-    version = commit_version(info.name)
-    assert version is not None
-    return version

@@ -56,7 +56,9 @@ def find_shared_lines(data: bytes, info: Mapping[str, Any] | None) -> Iterator[s
     # A line may have several matches.
     for start in dict.fromkeys(starts):
         try:
-            pairs: Any = json.loads(_line_at(data, start), object_pairs_hook=list)
+            end = data.find(b"\n", start)
+            line = data[start : len(data) if end < 0 else end]
+            pairs: Any = json.loads(line, object_pairs_hook=list)
         except (ValueError, RecursionError):
             continue  # parsing reports it
         if not isinstance(pairs, list):
@@ -67,11 +69,6 @@ def find_shared_lines(data: bytes, info: Mapping[str, Any] | None) -> Iterator[s
             number = data.count(b"\n", 0, start) + 1
             by = f"written by {writer!r}" if writer else "its commitInfo does not name the writer"
             yield f"line {number} has several actions: {', '.join(actions)}; {by}"
-
-
-def _line_at(data: bytes, start: int) -> bytes:
-    end = data.find(b"\n", start)
-    return data[start : len(data) if end < 0 else end]
 
 
 def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:

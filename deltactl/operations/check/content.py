@@ -249,16 +249,15 @@ class ContentChecker:
         self._findings.note_stats(text, file.data.path)
 
     def _parse(self, file: Logged) -> Statistics | None:
-        problem, stats = None, None
         try:
             stats = None if file.stats is None else Statistics(file.stats)
         except ValueError as error:
             problem = f"its statistics cannot be parsed: {error}"[:300]
-        else:
-            if file.has_vector and (stats is None or not stats.counts_rows):
-                # Required if rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
-                problem = "it has a deletion vector, but its statistics have no numRecords"
-        if problem is not None:
+            self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
+            return None
+        if file.has_vector and (stats is None or not stats.counts_rows):
+            # Required if rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
+            problem = "it has a deletion vector, but its statistics have no numRecords"
             self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
         return stats
 

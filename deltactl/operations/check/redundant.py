@@ -39,9 +39,9 @@ def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Check
     """Open every complete or empty checkpoint; return the unusable ones."""
     store, broken = log.store, set()
     for checkpoint in log.all_checkpoints:
+        version, name = checkpoint.version, checkpoint.names[0]
         if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
             broken.add(checkpoint)
-            version, name = checkpoint.version, checkpoint.names[0]
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
             continue
         for metadata in read_metadata_nodes(store, checkpoint):
@@ -51,7 +51,6 @@ def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Check
                 lacking = [key for key, value in configuration.items() if value is None]
                 problem = f"its configuration has no value for {lacking}" if lacking else None
             if problem is not None:
-                version, name = checkpoint.version, checkpoint.names[0]
                 findings.add("SCHEMA_INVALID", problem, version=version, file=name)
     return frozenset(broken)
 

@@ -17,12 +17,12 @@ from deltactl.log.find_files import find_path_problem, is_placed
 from deltactl.operations.check.content import ContentChecker, Logged, Present
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.options import Depth
-from deltactl.operations.check.vectors import check_vector_file, name_vector_file
+from deltactl.operations.check.vectors import name_vector_file
 from deltactl.operations.optimize.column_rule import ColumnRule
 from deltactl.parquet.data_file import DataFile
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
-from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
+from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, INLINE, DeletionVector
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
@@ -175,7 +175,13 @@ class _BatchChecker:
         if not is_absolute(name) and (problem := find_path_problem(name)) is not None:
             self._findings.add("PATH_INVALID", problem, file=name)
             return False
-        info = self._infos.get(name)
-        if info is None and not file.is_live:
+        info, what = self._infos.get(name), f"the deletion vector of {file.data.path}"
+        if info is None:
+            if file.is_live:
+                self._findings.add("VECTOR_MISSING", f"{what} is not in the store", file=name)
             return False
-        return check_vector_file(vector, file.data.path, name, info, self._findings)
+        end = (vector.offset or 0) + vector.size_bytes + FRAME_OVERHEAD
+        if info.size_bytes < end:
+            problem = f"it has {info.size_bytes} bytes; {what} ends at byte {end}"
+            self._findings.add("VECTOR_UNREADABLE", problem, file=name)
+        return info.size_bytes >= end

@@ -29,8 +29,7 @@ from deltactl.numpy_types import Integers, WideHashes
 from deltactl.operations.check.findings import Findings
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import load_deletion_vector
-from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector, unique_ids
-from deltactl.storage.store import FileInfo
+from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.units import format_count
 
 VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
@@ -60,26 +59,6 @@ def name_vector_file(file: DataFile, findings: Findings) -> str | None:
         problem = f"the deletion vector of {file.path} is invalid: {error.message}"
         findings.add("VECTOR_UNREADABLE", problem, file=file.path)
         return None
-
-
-def check_vector_file(
-    vector: DeletionVector, path: str, name: str, info: FileInfo | None, findings: Findings
-) -> bool:
-    """Check that a vector's file exists and is long enough; return whether it is."""
-    if info is None:
-        findings.add(
-            "VECTOR_MISSING", f"the deletion vector of {path} is not in the store", file=name
-        )
-        return False
-    end = (vector.offset or 0) + vector.size_bytes + FRAME_OVERHEAD
-    if info.size_bytes < end:
-        findings.add(
-            "VECTOR_UNREADABLE",
-            f"it has {info.size_bytes} bytes; the deletion vector of {path} ends at byte {end}",
-            file=name,
-        )
-        return False
-    return True
 
 
 def check_vector(stores: FileStores, file: DataFile, num_rows: int, findings: Findings) -> Vector:

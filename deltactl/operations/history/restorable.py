@@ -49,7 +49,6 @@ class Restorable:
 
 
 _STORED = pa.schema([("name", pa.string()), ("size_bytes", pa.int64())])
-_NOT_REBUILDABLE = Restorable(State.GONE)
 
 
 def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int, Restorable]:
@@ -78,7 +77,7 @@ def _judge_versions(
     commits = log.commit_files.keys() - broken
     checkpoints = {each.version for each in log.checkpoints}
     versions = log.rebuildable({*commits, *checkpoints}, broken)
-    lost = dict.fromkeys(log.commit_files.keys() - versions, _NOT_REBUILDABLE)
+    lost = dict.fromkeys(log.commit_files.keys() - versions, Restorable(State.GONE))
     found: dict[int, Restorable] = {}
     doubts = CommitDoubts()
     for run in split_runs(sorted(versions), commits):

@@ -359,9 +359,8 @@ class PredicateReader:
         return Constant(kind, text if kind == "timestamp" else str(text)[:10])
 
     def _read_anonymous(self, node: Any) -> Constant | None:
-        return (
-            self._now("timestamp") if node.name.lower() == "now" and not node.expressions else None
-        )
+        is_now = node.name.lower() == "now" and not node.expressions
+        return self._now("timestamp") if is_now else None
 
     def _column(self, node: Any) -> Column:
         # Without backticks, a name with dots is the name of a column, as in other options.

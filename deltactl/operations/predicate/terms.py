@@ -347,5 +347,3 @@ def sought_constants(term: Term) -> Iterator[tuple[Column, Sequence[Constant]]]:
             yield column, [term.constant]
         case Membership(operand=Column() as column):
             yield column, term.constants
-        case _:
-            return
