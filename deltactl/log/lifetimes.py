@@ -10,6 +10,7 @@ its name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from deltactl.log.commits.events import CommitScan
 from deltactl.log.physical_names import needs_mask
 from deltactl.numpy_types import Flags, Integers
 from deltactl.protocol.vacuum_names import vector_mask
+
+VersionRange: TypeAlias = tuple[int, int]
+"""The first and the last version of a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,8 @@ def _sort_events(events: pa.Table, key: str = "key") -> tuple[Integers, Integers
     return codes, np.lexsort((is_add, events["version"].to_numpy(), codes))
 
 
-def version_ranges(first: int, flags: Flags) -> list[tuple[int, int]]:
-    """Return the ranges of versions whose flag is set; both ends are included.
+def version_ranges(first: int, flags: Flags) -> list[VersionRange]:
+    """Return the ranges of versions whose flag is set.
 
     ``first`` is the version of the first flag.
     """

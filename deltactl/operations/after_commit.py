@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from deltactl.errors import SafetyError, StorageError, TableError
 from deltactl.log.delta_log import DeltaLog
@@ -20,10 +19,6 @@ from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import PrimitiveType
 from deltactl.units import format_count
-
-if TYPE_CHECKING:
-    from deltactl.operations.checkpoint.options import CheckpointOptions
-    from deltactl.operations.checkpoint.report import CheckpointReport
 
 
 def run_after_commit(
@@ -66,15 +61,11 @@ def run_after_commit(
         if files_changed or is_new:
             refresh_manifests(log, None if is_new else before.version, context)
     last = before.segment.checkpoint_version
-
-    def run(options: CheckpointOptions) -> CheckpointReport:
-        return checkpoint_table(log, options, context)
-
     try:
         through, interval = log.published_up_to(version), properties.checkpoint_interval
         if not (is_due(last, through, interval) or _changes_types(before.metadata, after.metadata)):
             return None
-        written = run(CheckpointOptions()).written
+        written = checkpoint_table(log, CheckpointOptions(), context).written
     except Exception as error:
         text = _explain(log, error)
         context.warn(f"version {version} is committed, but its checkpoint failed: {text}")
@@ -82,7 +73,7 @@ def run_after_commit(
     if properties.expired_log_cleanup and not (keeps_history or context.keeps_history):
         try:
             options = CheckpointOptions(cleanup_only=True, if_enabled=True)
-            if failed := run(options).failed:
+            if failed := checkpoint_table(log, options, context).failed:
                 files = format_count(len(failed), "expired log file", "expired log files")
                 name, reason = failed[0]
                 context.warn(f"{files} could not be deleted, such as {name}: {reason}")

@@ -229,6 +229,12 @@ def _clone_domains(source: Snapshot) -> tuple[DomainMetadata, ...]:
     return tuple(domain for domain in found if domain is not None and not domain.removed)
 
 
+def names_of(files: pa.Table) -> pa.ChunkedArray:
+    """Return the paths of files, then the names of their deletion vectors."""
+    vectors = vector_files(files["deletion_vector"]).drop_null()
+    return pa.chunked_array([*files["path"].chunks, *vectors.chunks], pa.string())
+
+
 def _absolute_files(source: Store, files: pa.Table) -> pa.Table:
     """Return files of a source with absolute paths, and stored vectors with absolute addresses.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import (
@@ -16,7 +15,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.clone.places import are_on_other_servers
-from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone.plan import ClonePlan, names_of
 from deltactl.operations.clone.tasks import explain_missing
 from deltactl.operations.leases import list_leases
 from deltactl.operations.missing_files import (
@@ -27,7 +26,6 @@ from deltactl.operations.missing_files import (
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.option_names import option
-from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store
 
@@ -160,6 +158,5 @@ def ensure_no_vacuum(source: DeltaLog, plan: ClonePlan, context: RunContext) -> 
 
 def list_directories(plan: ClonePlan) -> list[str]:
     """Return the directories of the clone's files and vectors, each once."""
-    vectors = vector_files(plan.files["deletion_vector"]).drop_null()
-    names = pa.chunked_array([*plan.files["path"].chunks, *vectors.chunks], pa.string())
-    return sorted(pc.unique(pc.replace_substring_regex(names, r"/[^/]*$", "")).to_pylist())
+    directories = pc.replace_substring_regex(names_of(plan.files), r"/[^/]*$", "")
+    return sorted(pc.unique(directories).to_pylist())

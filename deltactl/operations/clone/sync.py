@@ -32,16 +32,11 @@ from deltactl.operations.clone.commits import (
 )
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_distinct_names, exclusive
-from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
+from deltactl.operations.clone.plan import ClonePlan, load_source, names_of, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.source_history import ensure_same_history
 from deltactl.operations.clone.tasks import Copied, CopySpec, check_copies, copy_all, with_times
-from deltactl.operations.clone.update import (
-    Update,
-    compare,
-    ensure_may_remove,
-    names_of,
-)
+from deltactl.operations.clone.update import Update, compare, ensure_may_remove
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now

@@ -16,7 +16,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import Description
 from deltactl.operations.clone.commits import PastClone, clone_txn
 from deltactl.operations.clone.live_files import compare_live
-from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone.plan import ClonePlan, names_of
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.source_history import has_cloned
 from deltactl.operations.restored_state import (
@@ -28,7 +28,6 @@ from deltactl.operations.restored_state import (
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import replace_column
-from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -174,12 +173,6 @@ def _with_past_times(copies: pa.Table, current: Snapshot, then: Snapshot | None)
     is_other = pc.not_equal(known["size_bytes"].take(places), copies["size_bytes"])
     times = pc.if_else(pc.fill_null(is_other, False), None, times)
     return replace_column(copies, "modified_ms", times)
-
-
-def names_of(files: pa.Table) -> pa.ChunkedArray:
-    """Return the paths of files, then the names of their deletion vectors."""
-    vectors = vector_files(files["deletion_vector"]).drop_null()
-    return pa.chunked_array([*files["path"].chunks, *vectors.chunks], pa.string())
 
 
 def _state(current: Snapshot, source: Snapshot, plan: ClonePlan) -> RestoredState:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deltactl.errors import CommitDamagedError
+from deltactl.log.lifetimes import VersionRange
 from deltactl.operations.missing_files import Missing, list_missing
 from deltactl.operations.restore.plan import RestorePlan
-from deltactl.operations.restore.vacuums import VersionRange
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.units import format_count
 

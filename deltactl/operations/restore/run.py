@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.lifetimes import VersionRange
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
@@ -26,7 +27,7 @@ from deltactl.operations.restore.omission import explain_missing, find_omission_
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
 from deltactl.operations.restore.report import RestoreReport
-from deltactl.operations.restore.vacuums import VersionRange, find_ends
+from deltactl.operations.restore.vacuums import find_ends
 from deltactl.operations.restored_state import (
     PastMarks,
     RestoreCommit,

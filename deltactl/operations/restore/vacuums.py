@@ -11,11 +11,9 @@ from deltactl.errors import UsageError, VersionNotFoundError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.lifetimes import Lifetimes, version_ranges
+from deltactl.log.lifetimes import Lifetimes, VersionRange, version_ranges
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.history.restorable import State, find_restorable
-
-VersionRange = tuple[int, int]
 
 
 def find_whole_version(log: DeltaLog, target: int, missing: Sequence[str]) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +18,6 @@ from deltactl.errors import (
     StorageError,
     TransientStorageError,
 )
-from deltactl.lazy import cached_property
 from deltactl.log.physical_names import possible_names
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.stored_files import list_names
@@ -40,9 +40,9 @@ def ensure_unused(
         SafetyError: it uses files below the root, or cannot be read although it exists.
         StorageError: the files below the root, or at addresses in the clone, cannot be listed.
     """
-    table = _Table(store)
+    list_all = cache(lambda: list_names(store))
     for addresses in _read_addresses(note, storage_options):
-        used = table.find_used(addresses)
+        used = _find_used(store, addresses, list_all)
         if used is not None:
             raise SafetyError(
                 f"the record of the shallow clone {note.clone_uri} was kept: the log of the clone "
@@ -82,36 +82,30 @@ def _read_addresses(
         return
 
 
-class _Table:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+def _find_used(
+    store: Store, addresses: pa.Array, list_all: Callable[[], pa.ChunkedArray]
+) -> str | None:
+    """Return the name of a file below the root that has one of the addresses, or ``None``.
 
-    @cached_property
-    def _listed(self) -> pa.ChunkedArray:
-        return list_names(self._store)
-
-    def find_used(self, addresses: pa.Array) -> str | None:
-        """Return the name of a file below the root that has one of the addresses, or ``None``.
-
-        If the table was moved, nothing is at the address. A file there with the same size and time
-        may be the same file: an address may be an alias.
-        """
-        try:
-            located = pa.array(self._store.real_names(addresses.to_pylist()), pa.string())
-        except StorageError:  # on another kind of storage, where no file of this table is
-            return None
-        if located.null_count < len(located):
-            return str(located.drop_null()[0].as_py())
-        if not len(addresses):
-            return None
-        for ends in possible_names(addresses):
-            names = pc.unique(ends.filter(pc.is_in(ends, value_set=self._listed)))
-            for name in names.slice(0, _SAMPLED).to_pylist():
-                address = addresses.filter(pc.ends_with(addresses, f"/{name}"))[0].as_py()
-                here, there = self._store.stat_many([name, address])
-                if here is not None and (
-                    there is None
-                    or (here.size_bytes, here.modified_ms) == (there.size_bytes, there.modified_ms)
-                ):
-                    return str(name)
+    If the table was moved, nothing is at the address. A file there with the same size and time
+    may be the same file: an address may be an alias.
+    """
+    try:
+        located = pa.array(store.real_names(addresses.to_pylist()), pa.string())
+    except StorageError:  # on another kind of storage, where no file of this table is
         return None
+    if located.null_count < len(located):
+        return str(located.drop_null()[0].as_py())
+    if not len(addresses):
+        return None
+    for ends in possible_names(addresses):
+        names = pc.unique(ends.filter(pc.is_in(ends, value_set=list_all())))
+        for name in names.slice(0, _SAMPLED).to_pylist():
+            address = addresses.filter(pc.ends_with(addresses, f"/{name}"))[0].as_py()
+            here, there = store.stat_many([name, address])
+            if here is not None and (
+                there is None
+                or (here.size_bytes, here.modified_ms) == (there.size_bytes, there.modified_ms)
+            ):
+                return str(name)
+    return None

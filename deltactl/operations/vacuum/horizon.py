@@ -12,12 +12,10 @@ from deltactl.errors import SafetyError
 from deltactl.log.audit.commit_doubts import restore_commit
 from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
-from deltactl.log.lifetimes import Lifetimes, version_ranges
+from deltactl.log.lifetimes import Lifetimes, VersionRange, version_ranges
 from deltactl.log.physical_names import locate, locate_rows, needs_mask
 from deltactl.numpy_types import Flags, Integers
 from deltactl.storage.store import Store
-
-VersionRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Read a listing from a file: an inventory of an object store, or a file of ``--dump-listing``.
 
-Supported formats, recognised by their column names: - the format of ``--dump-listing`` and of Delta
-  on Spark: ``path`` (with scheme), ``length``, ``isDir``, ``modificationTime`` (ms);
+Supported formats, recognised by their column names:
+
+- the format of ``--dump-listing`` and of Delta on Spark: ``path`` (with scheme), ``length``,
+  ``isDir``, ``modificationTime`` (ms);
 - Amazon S3 Inventory: its ``manifest.json``, with data files in CSV, Parquet or ORC;
 - Google Cloud Storage inventory reports: the manifest, or a shard in CSV or Parquet.
 

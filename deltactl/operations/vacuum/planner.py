@@ -238,12 +238,12 @@ class Planner:
             found = filters.select(pa.table({"path": names, "is_named": is_named}))
             ensure_not_needed(self.store, found, alike)
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
-        if found.num_rows:
-            losses = find_lost_adds(self.store, scan, found["path"], self.context)
-            whole = self._scan(min(start, max(first, self.log.first_commit)))
-            plan = replace(plan, losses=losses)
-            return self._with_horizon(plan, whole, first, filters.absent)
-        return plan
+        if not found.num_rows:
+            return plan
+        losses = find_lost_adds(self.store, scan, found["path"], self.context)
+        whole = self._scan(min(start, max(first, self.log.first_commit)))
+        plan = replace(plan, losses=losses)
+        return self._with_horizon(plan, whole, first, filters.absent)
 
     def _plan_full(self, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from a listing of all files under the root."""
@@ -253,20 +253,18 @@ class Planner:
             self._warn_of_lost_versions(listing.files)
         mode = "full" if self.options.inventory is None else "inventory"
         found, filters, log, absent = self._select_listed(listing, hidden)
-        losses = Losses(absent)
         log = replace(log, vacuumed_version=vacuumed_version)
         plan = self._finish(mode, found, filters, log)
         plan = self._with_directories(plan, listing, filters)
-        if found.num_rows:
-            listed = listing if self.options.inventory is None else None
-            more = find_lost_adds(self.store, log.scan, found["path"], self.context, listed)
-            losses = replace(more, missing=distinct_names(absent, more.missing))
-            # An inventory may have files that a vacuum has deleted since.
-            gone = missing_removes(self.store, log.scan, listing, hidden)
-            missing = distinct_names(gone, filters.absent)
-            plan = replace(plan, losses=losses)
-            return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
-        return replace(plan, losses=losses)
+        if not found.num_rows:
+            return replace(plan, losses=Losses(absent))
+        listed = listing if self.options.inventory is None else None
+        more = find_lost_adds(self.store, log.scan, found["path"], self.context, listed)
+        plan = replace(plan, losses=replace(more, missing=distinct_names(absent, more.missing)))
+        # An inventory may have files that a vacuum has deleted since.
+        gone = missing_removes(self.store, log.scan, listing, hidden)
+        missing = distinct_names(gone, filters.absent)
+        return self._with_horizon(plan, log.scan, self._first_rebuildable(), missing)
 
     def _warn_of_lost_versions(self, listed: pa.ChunkedArray) -> None:
         """Warn of versions that the options keep, and that lack files; those ``listed`` exist."""
