@@ -209,8 +209,7 @@ class Session(TableAccess):
         if self._chosen is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._chosen.reason)
         self.has_skipped = parts.get("skipped") is not None
-        parts.setdefault("dry_run", self._is_dry_run)
-        return Envelope(command=self.command, table=self.table, **parts)
+        return Envelope(self.command, self.table, dry_run=self._is_dry_run, **parts)
 
     def present(
         self,
@@ -227,13 +226,14 @@ class Session(TableAccess):
         """Print the result of the run, and end the run with its exit status.
 
         ``sections``, ``rows`` and ``headline`` are those of ``Output.emit``, ``parts`` further
-        fields of the envelope. ``shows_command``: after a dry run, show how to do it, which also
-        needs ``needed_flags``.
+        fields of the envelope; ``version_after`` is ``version_before`` if it is not given.
+        ``shows_command``: after a dry run, show how to do it, which also needs ``needed_flags``.
 
         Raises:
             DeltactlError: ``error``, which is also in the envelope.
             Exit: with the exit status 3, if ``is_work_needed``.
         """
+        parts.setdefault("version_after", parts.get("version_before"))
         envelope = self.envelope(**parts)
         envelope.published_only = any(log.is_published_only for log in self._opened)
         if isinstance(error, InterruptedRunError):  # raised by code that does not know the cause

@@ -52,7 +52,6 @@ def command(
         error=report.error,
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
-        dry_run=report.dry_run,
         is_idle=plan.is_empty,
         engine=report.engine,
         result=report.to_dict(),

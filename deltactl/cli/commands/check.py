@@ -105,7 +105,6 @@ def _present(session: Session, report: CheckReport, error: DeltactlError | None)
         error=error,
         is_work_needed=not report.is_sound,
         version_before=report.version,
-        version_after=report.version,
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=report.to_dict(),
@@ -130,7 +129,6 @@ def _search(session: Session, table: str, predicate: str, *, versions: bool, red
         error=report.find_error(),
         is_work_needed=report.is_found,
         version_before=report.version,
-        version_after=report.version,
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=result,
@@ -155,7 +153,6 @@ def _fix(session: Session, table: str, options: FixOptions, *, yes: bool, dry_ru
         shows_command=not report.is_empty,
         version_before=report.version,
         version_after=report.version if report.version_after is None else report.version_after,
-        dry_run=dry_run,
         engine=report.engine,
         result=report.to_dict(),
     )

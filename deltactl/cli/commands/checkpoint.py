@@ -75,8 +75,6 @@ def _check(session: Session, table: str, need: Need | None) -> None:
         is_work_needed=report.due,
         is_idle=not report.due,
         version_before=report.version,
-        version_after=report.version,
-        dry_run=True,
         result=report.to_dict(),
     )
 
@@ -129,8 +127,6 @@ def _present(session: Session, report: CheckpointReport, error: DeltactlError | 
         lambda: describe_checkpoint(report),
         error=error,
         version_before=report.plan.version,
-        version_after=report.plan.version,
-        dry_run=report.dry_run,
         engine=report.engine,
         skipped=report.skipped,
         is_idle=report.is_empty,
@@ -160,8 +156,6 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         is_work_needed=check and bool(report.findings),
         is_idle=not report.findings,
         version_before=report.version,
-        version_after=report.version,
-        dry_run=report.dry_run,
         engine=report.engine,
         result=report.to_dict(),
     )

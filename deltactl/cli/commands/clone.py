@@ -88,7 +88,6 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
         error=report.find_error(),
         version_before=report.version_before,
         version_after=report.version_after,
-        dry_run=report.dry_run,
         is_idle=report.is_done and not report.files_copied,
         engine=report.engine,
         engine_reason=report.engine_reason,

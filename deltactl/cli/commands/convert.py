@@ -47,7 +47,7 @@ def command(
         with session.run_context("footers") as context:
             report = convert_directory(log, options, context, dry_run=flags.dry_run)
     except ConversionError as error:
-        _present_problems(session, error, flags.dry_run)
+        _present_problems(session, error)
         raise
     _present(session, report)
 
@@ -61,14 +61,13 @@ def _present(session: Session, report: ConvertReport) -> None:
         rows=result.get("left_out", []),
         version_before=report.version_before,
         version_after=report.version_after,
-        dry_run=report.dry_run,
         is_idle=report.plan is None,
         engine=report.engine,
         result=result,
     )
 
 
-def _present_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
+def _present_problems(session: Session, error: ConversionError) -> None:
     from deltactl.cli.pages.creation import describe_problems
 
     if not error.problems:
@@ -78,6 +77,5 @@ def _present_problems(session: Session, error: ConversionError, dry_run: bool) -
         lambda: describe_problems(error),
         rows=rows,
         error=error,
-        dry_run=dry_run,
         result={"problems": rows},
     )

@@ -93,7 +93,6 @@ def command(
         headline=summarise_detail(report),
         rows=[row],
         version_before=report.version,
-        version_after=report.version,
         result=row,
     )
 
@@ -112,7 +111,6 @@ def _show_storage(session: Session, table: str, options: StorageOptions) -> None
         lambda: describe_storage(report),
         rows=result["by_reason"],
         version_before=report.version,
-        version_after=report.version,
         result=result,
     )
 

@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
-from deltactl.cli.commands.history_views import (
-    present_history,
-    show_blame,
-    show_diff,
-    show_follow,
-)
+from deltactl.cli.commands.history_views import show_blame, show_diff, show_follow
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.output.envelope import PlainRows
 from deltactl.cli.output.output import OutputFormat
@@ -253,7 +248,7 @@ def _show_history(
         _ensure_known(columns, listed, session)
         chosen = [_choose(row, columns) for row in listed]
         page = partial(describe_columns, chosen, columns, report.num_unread)
-        present_history(session, report.latest_version, [], page, chosen)
+        session.present(page, rows=chosen, version_before=report.latest_version, result=[])
         return
     # Write the lines one by one: a log may have millions of commits.
     rows = PlainRows([] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else written)
@@ -261,24 +256,22 @@ def _show_history(
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: use --limit N or --all")
     # An Arrow table without rows still has the column names.
-    present_history(
-        session,
-        report.latest_version,
-        rows,
+    session.present(
         lambda: describe_history(report, now_ms, is_one=is_one),
-        rows or (written if report.rows else report.table()),
+        rows=rows or (written if report.rows else report.table()),
+        version_before=report.latest_version,
+        result=rows,
     )
 
 
 def _show_version_at(session: Session, log: DeltaLog, asked_ms: int, now_ms: int) -> None:
     found = version_at(log, asked_ms)
     rows = [json_row(found.row)]
-    present_history(
-        session,
-        found.latest_version,
-        rows,
+    session.present(
         lambda: describe_version_at(found, asked_ms, now_ms),
-        rows,
+        rows=rows,
+        version_before=found.latest_version,
+        result=rows,
     )
 
 
@@ -288,12 +281,11 @@ def _show_files(session: Session, log: DeltaLog, version: int, now_ms: int) -> N
     # The page has them as columns.
     is_page = session.output.form is OutputFormat.TABLE
     actions = [] if is_page else found.actions.to_pylist()
-    present_history(
-        session,
-        found.latest_version,
-        {**json_row(found.row), "files": rows, "actions": actions},
+    session.present(
         lambda: describe_commit_files(found, now_ms),
-        rows,
+        rows=rows,
+        version_before=found.latest_version,
+        result={**json_row(found.row), "files": rows, "actions": actions},
     )
 
 

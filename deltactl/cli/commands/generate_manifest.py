@@ -118,6 +118,5 @@ def _present(session: Session, report: ManifestReport, options: ManifestOptions)
         is_idle=report.plan.is_empty,
         version_before=report.version_before,
         version_after=report.plan.version,
-        dry_run=report.dry_run,
         result=report.to_dict(),
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from deltactl.cli.output.envelope import dump_json
 from deltactl.cli.output.output import OutputFormat, stdout_errors
-from deltactl.cli.output.rows import Rows
-from deltactl.cli.output.sections import Sections
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.log.delta_log import DeltaLog
@@ -21,15 +19,6 @@ if TYPE_CHECKING:
 _POLL_SECONDS: Final = 5
 
 
-def present_history(
-    session: Session, version: int, result: Any, sections: Sections, rows: Rows
-) -> None:
-    """Print the result of a command that changes nothing; ``version`` is the latest."""
-    session.present(
-        sections, rows=rows, version_before=version, version_after=version, result=result
-    )
-
-
 def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> None:
     """Present the difference between two versions."""
     from deltactl.cli.pages.changes import describe_diff
@@ -37,8 +26,11 @@ def show_diff(session: Session, log: DeltaLog, first: int, last: int | None) -> 
 
     diff = diff_versions(log, first, last)
     result = diff.to_dict()
-    present_history(
-        session, diff.latest_version, result, lambda: describe_diff(diff), result["partitions"]
+    session.present(
+        lambda: describe_diff(diff),
+        rows=result["partitions"],
+        version_before=diff.latest_version,
+        result=result,
     )
 
 
@@ -63,8 +55,11 @@ def show_blame(
         json_row(row) | (change.to_dict() if (change := report.changes.get(row["version"])) else {})
         for row in report.rows
     ]
-    present_history(
-        session, report.latest_version, rows, lambda: describe_blame(report, now_ms), rows
+    session.present(
+        lambda: describe_blame(report, now_ms),
+        rows=rows,
+        version_before=report.latest_version,
+        result=rows,
     )
 
 

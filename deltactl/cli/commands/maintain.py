@@ -143,7 +143,6 @@ def _present(
         is_work_needed=needs_work,
         version_before=report.version_before,
         version_after=report.version_after,
-        dry_run=report.dry_run,
         is_idle=not report.is_due,
         result=report.to_dict(),
     )

@@ -53,8 +53,6 @@ def command(
         is_work_needed=options.check and not report.is_done,
         is_idle=report.is_done,
         version_before=report.version,
-        version_after=report.version,
-        dry_run=report.dry_run,
         needed_flags=[] if report.needs is None else [option(report.needs, True)],
         result=result,
     )

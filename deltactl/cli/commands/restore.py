@@ -95,7 +95,6 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
         error=report.find_error(table),
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
-        dry_run=report.dry_run,
         is_idle=plan.is_empty,
         engine=report.engine,
         result={**report.to_dict(), "changes": changes},

@@ -239,7 +239,6 @@ def _present(
         is_work_needed=is_work_needed,
         version_before=report.version_before,
         version_after=report.version_after,
-        dry_run=report.dry_run,
         engine=report.engine,
         skipped=report.skipped,
         is_idle=report.plan.is_empty,

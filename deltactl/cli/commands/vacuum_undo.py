@@ -42,7 +42,6 @@ def undo_run(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     session.present(
         lambda: describe_undo(report, table),
         error=_explain_undo(report),
-        dry_run=dry_run,
         result=report.to_dict(),
         is_idle=not report.restored,
     )
@@ -91,7 +90,6 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
         drop_note(store, each)
     session.present(
         lambda: describe_forgotten_clone(note, dry_run=dry_run),
-        dry_run=dry_run,
         result=note.to_dict(),
     )
 
@@ -132,7 +130,6 @@ def purge_quarantined(
     session.present(
         lambda: describe_purge(report),
         error=error,
-        dry_run=dry_run,
         result=report.to_dict(),
         is_idle=not report.runs,
     )

@@ -30,9 +30,7 @@ def command(session: Session, table: TableArgument, flags: Flags) -> None:
 
     columns = [Column("key"), Column("value", Kind.TEXT)]
     section = Section(facts=[("table", Styled(table, Tone.GOOD))], table=Table(columns, rows))
-    envelope = session.envelope(
-        version_before=3, version_after=3, dry_run=flags.dry_run, result=rows
-    )
+    envelope = session.envelope(version_before=3, version_after=3, result=rows)
     session.output.emit(envelope, sections=lambda: [section], rows=rows)
     if flags.check:
         raise typer.Exit(3)
