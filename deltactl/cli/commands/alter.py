@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask
-from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
+from deltactl.cli.options.common import ConfirmationFlags, TableArgument
 from deltactl.cli.session import Session
 from deltactl.operations.alter.options import AlterOptions
 
@@ -14,16 +13,8 @@ if TYPE_CHECKING:
     from deltactl.operations.alter.run import AlterPlan, Confirm
 
 
-@dataclass(frozen=True, slots=True)
-class AlterFlags:
-    """Options that only the command line has."""
-
-    yes: bool = yes_field()
-    dry_run: bool = dry_run_field()
-
-
 def command(
-    session: Session, table: TableArgument, options: AlterOptions, flags: AlterFlags
+    session: Session, table: TableArgument, options: AlterOptions, flags: ConfirmationFlags
 ) -> None:
     """Set and remove properties of a table, add and drop table features.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from deltactl.cli.options.common import argument, dry_run_field
+from deltactl.cli.options.common import DryRunFlags, argument
 from deltactl.cli.session import Session
 from deltactl.errors import ConversionError
 from deltactl.operations.convert.options import ConvertOptions
@@ -14,18 +13,11 @@ if TYPE_CHECKING:
     from deltactl.operations.convert.run import ConvertReport
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertFlags:
-    """Options that only the command line has."""
-
-    dry_run: bool = dry_run_field()
-
-
 def command(
     session: Session,
     table: Annotated[str, argument("DIR", "Path or URI of the directory")],
     options: ConvertOptions,
-    flags: ConvertFlags,
+    flags: DryRunFlags,
 ) -> None:
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 

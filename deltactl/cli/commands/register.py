@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from deltactl.cli.options.common import TableArgument, argument, dry_run_field
+from deltactl.cli.options.common import DryRunFlags, TableArgument, argument
 from deltactl.cli.session import Session
 from deltactl.operations.register.options import RegisterOptions
 from deltactl.option_names import option
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterFlags:
-    """Options that only the command line has."""
-
-    dry_run: bool = dry_run_field()
 
 
 def command(
@@ -23,7 +15,7 @@ def command(
     table: TableArgument,
     name: Annotated[str, argument("NAME", "Name in the catalog, such as glue://DATABASE.TABLE")],
     options: RegisterOptions,
-    flags: RegisterFlags,
+    flags: DryRunFlags,
 ) -> None:
     """Register a table in AWS Glue, a Hive metastore or Unity Catalog.
 

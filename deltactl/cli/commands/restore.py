@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltactl.cli.confirm import ask, can_ask
-from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
+from deltactl.cli.options.common import ConfirmationFlags, TableArgument
 from deltactl.cli.session import Session
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.units import format_count, format_size
@@ -15,16 +14,8 @@ if TYPE_CHECKING:
     from deltactl.operations.restore.run import Confirm, RestorePlan, RestoreReport
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreFlags:
-    """Options that only the command line has."""
-
-    yes: bool = yes_field()
-    dry_run: bool = dry_run_field()
-
-
 def command(
-    session: Session, table: TableArgument, options: RestoreOptions, flags: RestoreFlags
+    session: Session, table: TableArgument, options: RestoreOptions, flags: ConfirmationFlags
 ) -> None:
     """Restore an earlier version of a table, as a new version.
 

@@ -60,6 +60,21 @@ def max_concurrent_field(what: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class DryRunFlags:
+    """The options of a command that does not ask, and that only the command line has."""
+
+    dry_run: bool = dry_run_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationFlags:
+    """The options of a command that asks, and that only the command line has."""
+
+    yes: bool = yes_field()
+    dry_run: bool = dry_run_field()
+
+
+@dataclass(frozen=True, slots=True)
 class GlobalOptions:
     """The global options of the command line."""
 
