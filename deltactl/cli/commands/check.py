@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from deltactl.cli.confirm import ask
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
+from deltactl.errors import InterruptedRunError, UnsupportedFeatureError, UsageError
 from deltactl.operations.check.fixes.options import FixOptions
 from deltactl.operations.check.options import CheckOptions
 from deltactl.option_fields import output_option, selection_option
 
 if TYPE_CHECKING:
     from deltactl.operations.check.fixes.report import Confirm, FixReport
-    from deltactl.operations.check.report import CheckReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,17 @@ def command(
             "--yes and --dry-run can only be used with --fix: without --fix, check writes nothing",
             hint="Add --fix, or remove these options.",
         )
-    report = _run(session, table, options)
+    _check(session, table, options)
+
+
+def _check(session: Session, table: str, options: CheckOptions) -> None:
+    """Check the table; the exit status is 3 if something was found."""
+    from deltactl.cli.pages.check import describe_check
+    from deltactl.operations.check.run import check_table
+
+    log = session.open_log(table, published_only=True)
+    with session.run_context("check", session.engine()) as context:
+        report = check_table(log, options, context)
     error = None
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
@@ -81,24 +90,6 @@ def command(
             hint="Use a newer deltactl if there is one. This result covers only the parts that do "
             "not depend on the feature.",
         )
-    _present(session, report, error)
-
-
-def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
-    from deltactl.operations.check.run import check_table
-
-    log = session.open_log(table, published_only=True)
-    with session.run_context("check", session.engine()) as context:
-        try:
-            return check_table(log, options, context)
-        except InterruptedRunError as error:
-            session.raise_if_cancelled(error.message, hint=error.hint)
-            raise
-
-
-def _present(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
-    from deltactl.cli.pages.check import describe_check
-
     session.present(
         lambda: describe_check(report),
         rows=report.findings,
