@@ -194,30 +194,23 @@ class Command(TyperCommand):
         from deltactl.cli.fleet.tables import expand_tables
 
         tables, is_single = expand_tables(options, session)
+        with self._plan(session, tables, options.jobs) as ordered:
+            if session.output.form in CI_FORMATS or not is_single:
+                return self._invoke_each(ctx, session, options, tables, ordered)
+            session.table = ctx.params["table"] = tables[0]
+            session.output.log_fields["table"] = session.table
+            return self._invoke_one(ctx, session)
+
+    @contextmanager
+    def _plan(self, session: Session, tables: Sequence[str], jobs: int) -> Iterator[Sequence[str]]:
+        """Yield the tables in the order in which to run."""
         if self.plan_ahead is None:
-            return self._invoke_found(ctx, session, options, tables, tables, is_single=is_single)
+            yield tables
+            return
         load_arrow()
         listed = [table for table in tables if table not in session.unlisted]
-        with self.plan_ahead(session, listed, options.jobs) as planned:
-            ordered = [*planned, *session.unlisted]
-            return self._invoke_found(ctx, session, options, tables, ordered, is_single=is_single)
-
-    def _invoke_found(
-        self,
-        ctx: Any,
-        session: Session,
-        options: FleetOptions,
-        tables: Sequence[str],
-        ordered: Sequence[str],
-        *,
-        is_single: bool,
-    ) -> Any:
-        """Run on each table as it is ``ordered``; ``tables`` is the order of the results."""
-        if session.output.form in CI_FORMATS or not is_single:
-            return self._invoke_each(ctx, session, options, tables, ordered)
-        session.table = ctx.params["table"] = tables[0]
-        session.output.log_fields["table"] = session.table
-        return self._invoke_one(ctx, session)
+        with self.plan_ahead(session, listed, jobs) as planned:
+            yield [*planned, *session.unlisted]
 
     def _invoke_each(
         self,
@@ -227,6 +220,7 @@ class Command(TyperCommand):
         tables: Sequence[str],
         ordered: Sequence[str],
     ) -> None:
+        """Run on each table as it is ``ordered``; ``tables`` is the order of the results."""
         from deltactl.cli.fleet.run import Fleet
 
         if len(tables) > 1:
