@@ -174,17 +174,7 @@ class TableAccess:
 
         ``published_only``: also if only a catalog knows the newest commits; then warn.
         """
-        from deltactl.log.delta_log import DeltaLog
-
-        log = DeltaLog.open(
-            self._locate(address, options, read_only=read_only),
-            self.storage_options if options is None else options,
-            warn=self.output.warn,
-            read_only=read_only,
-            published_only=published_only,
-        )
-        self._opened.append(log)
-        return log
+        return self._open(address, options, read_only=read_only, published_only=published_only)
 
     def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
         """Open the log of a table that the command may commit to; see ``DeltaLog.open``.
@@ -193,18 +183,24 @@ class TableAccess:
             UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
+        log_store = self.take(LogStoreOptions).resolve()
+        log = self._open(address, log_store=log_store, read_only=read_only, guard=self._announcing)
+        log.commit_options = self.take(CommitOptions)
+        return log
+
+    def _open(
+        self,
+        address: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        read_only: bool,
+        **more: Any,
+    ) -> DeltaLog:
         from deltactl.log.delta_log import DeltaLog
 
-        log_store = self.take(LogStoreOptions).resolve()
-        log = DeltaLog.open(
-            self._locate(address, read_only=read_only),
-            self.storage_options,
-            log_store,
-            warn=self.output.warn,
-            read_only=read_only,
-            guard=self._announcing,
-        )
-        log.commit_options = self.take(CommitOptions)
+        located = self._locate(address, options, read_only=read_only)
+        options = self.storage_options if options is None else options
+        log = DeltaLog.open(located, options, warn=self.output.warn, read_only=read_only, **more)
         self._opened.append(log)
         return log
 
