@@ -111,7 +111,10 @@ def write_help(
 ) -> None:
     """Write a help text: usage, examples, description, arguments, options by group, statuses."""
     formatter.write_usage(path, f"{doc.usage} COMMAND [ARGS]..." if commands else doc.usage)
-    _write_lines(formatter, "Examples", doc.examples)
+    if doc.examples:
+        with formatter.section("Examples"):
+            for line in doc.examples:  # not wrapped: a wrapped command cannot be copied
+                formatter.write(f"  {line}\n")
     for paragraph in doc.text:
         formatter.write_paragraph()
         for line in _wrap(paragraph, formatter.width - 2):
@@ -141,13 +144,6 @@ def _show_all(ctx: typer.Context, value: bool) -> None:
         ctx.meta[ALL] = True
         typer.echo(ctx.get_help())
         raise typer.Exit
-
-
-def _write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
-    if lines:
-        with formatter.section(heading):
-            for line in lines:  # not wrapped: a wrapped command cannot be copied
-                formatter.write(f"  {line}\n")
 
 
 def _write_list(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> None:

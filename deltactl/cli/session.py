@@ -300,11 +300,9 @@ class Session(TableAccess):
             yield
         self._spark = None
 
-    @contextmanager
-    def cancellation(self) -> Iterator[Cancellation]:
+    def cancellation(self) -> AbstractContextManager[Cancellation]:
         """Let signals cancel the work in this context instead of aborting it."""
-        with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
-            yield cancellation
+        return cancel_on_signals(self.output.note, self._cancellation)
 
     @contextmanager
     def run_context(

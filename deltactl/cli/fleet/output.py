@@ -19,9 +19,6 @@ from deltactl.errors import DeltactlError
 from deltactl.units import format_count
 
 _WIDTH: Final = len("unchanged")
-_COLUMNS: Final = (
-    "table", "status", "exit_code", "version_before", "version_after", "error_code", "message",
-)  # fmt: skip
 
 
 class TableOutput(Output):
@@ -149,6 +146,6 @@ class FleetOutput:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not self._has_begun:
-            writer.writerow(_COLUMNS)
-        writer.writerow(["" if row[name] is None else escape(str(row[name])) for name in _COLUMNS])
+            writer.writerow(row)
+        writer.writerow(["" if it is None else escape(str(it)) for it in row.values()])
         self._output.print_text(text.getvalue().rstrip("\n"))

@@ -176,12 +176,9 @@ def _describe_paths(report: PathRepairReport) -> Iterator[Section]:
         yield Section((tone(said), f" in version {report.version}"))
     else:
         count = format_count(len(report.chosen), "file")
-        done = f"{'Would remove' if report.dry_run else 'To remove:'} {count} from"
-        if report.version_after is not None:
-            done = f"Removed {count} in"
         rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
         yield Section(
-            Tone.STRONG(f"{done} version {report.version_after or report.version}"),
+            Tone.STRONG(_headline(report, count)),
             facts=[
                 ("files", f"{len(report.chosen):,} ({format_size(report.size_bytes)})"),
                 ("live rows", f"{rows}: readers will no longer return them"),
