@@ -29,7 +29,7 @@ from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
 from deltactl.log.history.timestamps import file_times, resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
-from deltactl.log.rebuildable import find_rebuildable, truncated_file
+from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
 from deltactl.protocol.features import CATALOG_MANAGED, COORDINATED_COMMITS, has_feature
 from deltactl.protocol.names import (
@@ -728,10 +728,6 @@ class DeltaLog:
         while first - 1 in found:
             first -= 1
         return first
-
-    def truncated_file(self, checkpoint: Checkpoint) -> str | None:
-        """Return a truncated Parquet file of a checkpoint, or ``None``; few bytes are read."""
-        return truncated_file(self.store, checkpoint)
 
     def ensure_has(self, version: int) -> None:
         """Refuse a version outside of the log.

@@ -16,6 +16,7 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.history.columns import HistoryRow, history_table
 from deltactl.log.history.read import Selection
+from deltactl.log.rebuildable import truncated_file
 from deltactl.operations.history.changes import Change, ChangeCounter
 from deltactl.option_fields import output_option
 from deltactl.units import format_timestamp
@@ -99,7 +100,7 @@ def _check_checkpoint(log: DeltaLog) -> None:
         return
     checkpoint = log.checkpoints[-1]
     try:
-        truncated = log.truncated_file(checkpoint)
+        truncated = truncated_file(log.store, checkpoint)
     except StorageError as error:
         log.warn(f"the checkpoint of version {checkpoint.version} cannot be read: {error.message}")
         return
