@@ -128,8 +128,8 @@ def test_features_are_named_in_the_registry_and_the_facts_of_engines_only() -> N
 
 # Functions and constants of protocol.names about files of the log.
 LOG_NAMES = {
-    "LOG_DIR", "SIDECAR_DIR", "checkpoint_name", "checksum_name", "commit_name", "commit_version",
-    "compacted_name", "parse_commit_name", "parse_log_name", "version_prefix",
+    "LOG_DIR", "SIDECAR_DIR", "checkpoint_name", "checksum_name", "commit_file", "commit_name",
+    "commit_version", "compacted_name", "parse_commit_name", "parse_log_name", "version_prefix",
 }  # fmt: skip
 _IN_LOG = re.compile(r"/?_delta_log(/|$)")
 KNOWS_THE_LOG = ("deltactl/log/", "deltactl/protocol/")
