@@ -37,6 +37,19 @@ class Horizon:
     costs: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Files that do not exist after a vacuum.
+
+    ``planned`` are files to delete, with ``path`` and ``size_bytes``; ``missing`` are names of
+    files that do not exist now, and ``lost`` those of live files that do not, or have another size.
+    """
+
+    planned: pa.Table
+    missing: pa.ChunkedArray
+    lost: pa.ChunkedArray
+
+
 _SHOWN_COSTS = 100
 
 
@@ -44,24 +57,21 @@ def find_horizon(
     store: Store,
     scan: CommitScan,
     first: int,
-    planned: pa.Table,
+    absent: Absent,
     *,
-    missing: pa.ChunkedArray,
-    lost: pa.ChunkedArray,
     current: int | None,
     doubt: str | None,
 ) -> Horizon:
     """Return the effect of deleting the planned files on the versions from ``first`` on.
 
-    ``planned`` has their ``path`` and ``size_bytes``. ``first`` is the oldest version that the log
-    can rebuild, where ``scan`` begins or after it. ``missing`` are names of files that do not exist
-    now, ``lost`` those of live files that do not, or have another size. ``current`` was current at
-    the cutoff. ``doubt`` is a text about a commit that may be damaged.
+    ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
+    ``current`` was current at the cutoff. ``doubt`` is a text about a commit that may be damaged.
 
     Raises:
         SafetyError: by the commits, ``current`` or a later version needs a planned file.
     """
-    gone = pa.chunked_array([*missing.chunks, *lost.chunks], pa.string())
+    planned, lost = absent.planned, absent.lost
+    gone = pa.chunked_array([*absent.missing.chunks, *lost.chunks], pa.string())
     touched = _touched(store, scan, [*planned["path"].chunks, *gone.chunks])
     lifetimes = Lifetimes.of(touched, first)
     now_gone = lifetimes.mask(gone)

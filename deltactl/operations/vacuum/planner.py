@@ -36,7 +36,7 @@ from deltactl.operations.vacuum.candidates import (
     find_tables,
     parent_directories,
 )
-from deltactl.operations.vacuum.horizon import find_horizon
+from deltactl.operations.vacuum.horizon import Absent, find_horizon
 from deltactl.operations.vacuum.kept_files import (
     KeepRules,
     Kept,
@@ -290,9 +290,7 @@ class Planner:
             self.store,
             scan,
             first,
-            plan.files,
-            missing=missing,
-            lost=plan.losses.names,
+            Absent(plan.files, missing, plan.losses.names),
             current=plan.current_at_cutoff,
             doubt=self.doubts.first,
         )
