@@ -44,6 +44,7 @@ from deltactl.operations.vacuum.journal import (
     write_files,
     write_record,
 )
+from deltactl.storage.copying import FileToCopy, has_same_bytes
 from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
@@ -62,7 +63,6 @@ REMOVED_AGAIN: Final = (
 )
 NAME_IN_USE: Final = "another file has its name now"
 LINKED: Final = "its name leads, through a link, into the quarantine"
-_CHUNK: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -207,13 +207,9 @@ def _find_other_size(there: FileInfo, kept: FileInfo) -> DeltactlError | None:
 
 def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> DeltactlError | None:
     """Return why a file is not known to be the one in quarantine, or a copy of it."""
-    size = there.size_bytes
-    spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
+    file = FileToCopy(kept.name, there.name, there.size_bytes)
     try:
-        is_same = kept.size_bytes == size and all(
-            store.read_ranges(there.name, span) == store.read_ranges(kept.name, span)
-            for span in spans
-        )
+        is_same = kept.size_bytes == there.size_bytes and has_same_bytes(store, file, store)
     except StorageError as error:
         return error
     return None if is_same else _name_in_use(there.name, kept.name)
