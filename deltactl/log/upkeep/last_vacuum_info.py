@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.protocol.names import LOG_DIR
+from deltactl.protocol.names import LAST_VACUUM_INFO, LOG_DIR
 from deltactl.storage.store import Store
 
-_NAME = f"{LOG_DIR}/_last_vacuum_info"
+_NAME = f"{LOG_DIR}/{LAST_VACUUM_INFO}"
 _KEY = "latestCommitVersionOutsideOfRetentionWindow"
 
 
