@@ -15,7 +15,7 @@ from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, trusted_version
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import is_marked_converted, names_in_actions, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
@@ -189,15 +189,7 @@ class Planner:
         return self.options.needs_listing or not (covered or self.options.mode == "lite")
 
     def _trusted(self, recorded: int | None) -> int | None:
-        """Return the recorded version, unless it is of an earlier table at this address.
-
-        After a restore of the log from a backup, another commit may have this version.
-        """
-        if recorded is None or recorded > self.snapshot.version:
-            return None
-        written_ms, commit = self.log.listing.vacuum_info_ms, self.log.commit_files.get(recorded)
-        is_older = written_ms is not None and commit is not None and commit.modified_ms > written_ms
-        return None if is_older else recorded
+        return trusted_version(self.log, recorded, latest=self.snapshot.version)
 
     @property
     def store(self) -> Store:
