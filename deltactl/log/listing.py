@@ -12,6 +12,7 @@ from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.committers.committer import CommitTail
 from deltactl.protocol.names import (
     LAST_CHECKPOINT,
+    LAST_VACUUM_INFO,
     LOG_DIR,
     CheckpointFile,
     ChecksumFile,
@@ -47,6 +48,8 @@ class LogListing:
     """The version up to which all commits are published; ``None``: all are."""
     has_hint: bool = False
     """Whether there is a ``_last_checkpoint``."""
+    vacuum_info_ms: int | None = None
+    """The modification time of ``_last_vacuum_info``, if there is one."""
 
     def add_tail(self, tail: CommitTail) -> None:
         """Add the commits that a committer knows, and drop what is not part of its table.
@@ -159,6 +162,8 @@ def _list_once(store: Store, start_version: int) -> LogListing:
             listing.commits[commit] = info
             continue
         listing.has_hint |= name == LAST_CHECKPOINT
+        if name == LAST_VACUUM_INFO:
+            listing.vacuum_info_ms = info.modified_ms
         match parse_log_name(name):
             case ChecksumFile(version):
                 listing.checksums[version] = info

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 LOG_DIR: Final = "_delta_log"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
+LAST_VACUUM_INFO: Final = "_last_vacuum_info"
 SIDECAR_DIR: Final = "_sidecars"
 STAGED_COMMITS_DIR: Final = "_staged_commits"
 TEMP_COMMITS_DIR: Final = ".tmp"  # of commits that DynamoDB decides

@@ -23,7 +23,7 @@ from deltactl.storage.file_copies import (
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 
-__all__ = ["CopiedFile", "FileToCopy", "copy_many"]
+__all__ = ["CopiedFile", "FileToCopy", "copy_many", "has_same_bytes"]
 
 _PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
@@ -31,6 +31,29 @@ _AHEAD: Final = 2  # pieces that are read while one is written
 _STREAMS_AT_ONCE: Final = 4
 # Copy as many small files at once as there are parallel requests: they mostly wait for answers.
 _SMALL_BYTES: Final = 1 << 20
+_COMPARED_BYTES: Final = 16 << 20
+
+
+def has_same_bytes(store: Store, file: FileToCopy, other: Store) -> bool:
+    """Return whether a file of a store and its copy, both of the size of ``file``, are equal.
+
+    They are read if the stores have no checksums of the same algorithm.
+
+    Raises:
+        StorageError: one of them cannot be read.
+    """
+    if store.file_copies is not None and other.file_copies is not None:
+        before = store.file_copies.facts_of(file.source_path)
+        after = other.file_copies.facts_of(file.target_path)
+        mine, others = (it.checksums if it is not None else {} for it in (before, after))
+        if common := mine.keys() & others.keys():
+            return all(mine[it] == others[it] for it in common)
+    size = file.size_bytes
+    spans = ([(at, min(_COMPARED_BYTES, size - at))] for at in range(0, size, _COMPARED_BYTES))
+    return all(
+        store.read_ranges(file.source_path, span) == other.read_ranges(file.target_path, span)
+        for span in spans
+    )
 
 
 def copy_many(

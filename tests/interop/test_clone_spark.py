@@ -102,5 +102,5 @@ def test_a_shallow_clone_is_that_of_spark(
                     body[key] = sorted(body[key])
         assert one == other
     infos = [actions(root, "commitInfo")[0]["commitInfo"] for root in (ours, theirs)]
-    for key in ("operation", "operationParameters", "readVersion", "operationMetrics"):
+    for key in ("operation", "operationParameters", "operationMetrics"):
         assert infos[0][key] == infos[1][key], key

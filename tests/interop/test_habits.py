@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltactl import OptimizeOptions, Table
+from deltactl import CloneOptions, OptimizeOptions, RestoreOptions, Table, convert
 from tests.interop.judges import rows_with_delta_rs
 from tests.support.table_builder import multiset
 
@@ -138,3 +139,18 @@ def test_vacuum_removes_the_same_files(
     assert multiset(rows_with_delta_rs(path)) == multiset(rows)
     if "keep_versions" in ours:
         assert Table(path).scan(version=1).read_all().num_rows == 2
+
+
+def test_delta_rs_reads_the_history_of_new_tables(tmp_path: Path) -> None:
+    source, deep, shallow = (tmp_path / name for name in ("source", "deep", "shallow"))
+    source.mkdir()
+    pq.write_table(pa.table({"id": [1]}), source / "a.parquet")
+    convert(source)
+    table = Table(source, warn=lambda _: None)
+    for path, is_deep in ((deep, True), (shallow, False)):
+        table.clone(path, CloneOptions(deep=is_deep))
+    for path, operation in ((source, "CONVERT"), (deep, "CLONE"), (shallow, "CLONE")):
+        write_deltalake(str(path), pa.table({"id": [2]}), mode="append")
+        Table(path).restore(RestoreOptions(version=0))
+        operations = [info["operation"] for info in DeltaTable(str(path)).history()]
+        assert operations == ["RESTORE", "WRITE", operation]

@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
 from deltactl.storage import copying
-from deltactl.storage.copying import FileToCopy, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many, has_same_bytes
 from deltactl.storage.file_copies import CopiedFile, FileCopy, StoredFacts
 from deltactl.storage.local import whole_copies
 from deltactl.storage.local.store import LocalStore
@@ -51,6 +51,31 @@ class _WithChecksums(ForwardingStore):
     def facts_of(self, name: str) -> StoredFacts | None:
         facts = super().facts_of(name)
         return None if facts is None else StoredFacts(facts.size_bytes, {"md5": self._md5})
+
+
+@pytest.mark.parametrize("content", [CONTENT, CONTENT[:-1] + b"?"])
+@pytest.mark.parametrize("chunk", [1 << 20, 999])
+def test_files_without_checksums_are_read(
+    local: LocalStore,
+    memory: MemoryStore,
+    content: bytes,
+    chunk: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copying, "_COMPARED_BYTES", chunk)
+    memory.put("x", content)
+    file = FileToCopy("p=1/file", "x", len(CONTENT))
+    for source in (local, _Unaided(local), _WithChecksums(local, "a")):
+        assert has_same_bytes(source, file, memory) == (content == CONTENT)
+
+
+@pytest.mark.parametrize("checksum", ["a", "b"])
+def test_files_with_checksums_are_not_read(local: LocalStore, checksum: str) -> None:
+    local.put("x", CONTENT[::-1])
+    counting = CountingStore(_WithChecksums(local, "a"))
+    file = FileToCopy("p=1/file", "x", len(CONTENT))
+    assert has_same_bytes(counting, file, _WithChecksums(local, checksum)) == (checksum == "a")
+    assert "read_ranges" not in counting.calls
 
 
 def test_local_files_are_copied_by_the_kernel(local: LocalStore, tmp_path: Path) -> None:

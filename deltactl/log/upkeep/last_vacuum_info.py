@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.protocol.names import LOG_DIR
+from deltactl.log.delta_log import DeltaLog
+from deltactl.protocol.names import LAST_VACUUM_INFO, LOG_DIR
 from deltactl.storage.store import Store
 
-_NAME = f"{LOG_DIR}/_last_vacuum_info"
+_NAME = f"{LOG_DIR}/{LAST_VACUUM_INFO}"
 _KEY = "latestCommitVersionOutsideOfRetentionWindow"
 
 
@@ -26,6 +27,18 @@ def read_last_vacuum_info(store: Store) -> int | None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
         return None
     return version
+
+
+def trusted_version(log: DeltaLog, recorded: int | None, *, latest: int) -> int | None:
+    """Return the recorded version, unless it is of an earlier table at this address.
+
+    After a restore of the log from a backup, another commit may have this version.
+    """
+    if recorded is None or recorded > latest:
+        return None
+    written_ms, commit = log.listing.vacuum_info_ms, log.commit_files.get(recorded)
+    is_older = written_ms is not None and commit is not None and commit.modified_ms > written_ms
+    return None if is_older else recorded
 
 
 def write_last_vacuum_info(store: Store, version: int | None) -> None:

@@ -49,7 +49,8 @@ class Description:
             **({} if said.user_name is None else {"userName": said.user_name}),
             "operation": self.operation,
             "operationParameters": dict(self.parameters),
-            "readVersion": read_version,
+            # Delta on Spark writes -1 for CLONE and CONVERT; delta-rs cannot read it.
+            **({} if read_version < 0 else {"readVersion": read_version}),
             "isolationLevel": self.isolation_level,
             "isBlindAppend": self.is_blind_append,
             "operationMetrics": dict(self.metrics),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -159,10 +159,9 @@ def ensure_unchanged(
             hint=f"Add {option('full', True)} to replace the clone's files with those of the "
             "source.",
         )
-    reason = find_change(log, current, past.version)
-    if reason is None or (then is not None and _is_as_cloned(current, then)):
+    reason = find_change(log, current, past.version, lambda: then)
+    if reason is None:
         return past
-    reason = find_change(log, current, past.version, then) or reason
     full = option("full", True)
     hint = f"Add {full} to replace the clone's files and state with those of the source."
     if reason != _PROTOCOL:  # a restore keeps the protocol
@@ -178,6 +177,23 @@ def ensure_unchanged(
 
 
 def find_change(
+    log: DeltaLog, current: Snapshot, version: int, load_then: Callable[[], Snapshot | None]
+) -> str | None:
+    """Return what the commits after a version changed.
+
+    ``None``: they only rearranged rows, or a restore discarded the changes. ``load_then`` returns
+    the version, if it can be read; it is called only if there are changes.
+    """
+    reason = _find_change(log, current, version)
+    then = None if reason is None else load_then()
+    if then is None:
+        return reason
+    if _is_as_cloned(current, then):
+        return None
+    return _find_change(log, current, version, then) or reason
+
+
+def _find_change(
     log: DeltaLog, current: Snapshot, version: int, then: Snapshot | None = None
 ) -> str | None:
     """Return what the commits after a version changed; ``None`` if they only rearranged rows.

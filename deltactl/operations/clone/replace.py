@@ -13,7 +13,12 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.added_files import AddedFiles
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
-from deltactl.operations.clone.commits import describe_clone, find_change, find_past_clone
+from deltactl.operations.clone.commits import (
+    describe_clone,
+    find_change,
+    find_past_clone,
+    load_version,
+)
 from deltactl.operations.clone.noting import note_again, with_clone_note
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import load_source, plan_clone
@@ -129,4 +134,5 @@ def _plan(
     plan = plan_clone(snapshot, options, current.metadata.id, now_ms)
     # All files are compared, whatever other writers did to the clone.
     update = compare(current, snapshot, plan, past, full=True)
-    return snapshot, update, find_change(target, current, past.version)
+    load_then = partial(load_version, target, past.version, current)
+    return snapshot, update, find_change(target, current, past.version, load_then)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import PredicateError, SafetyError
@@ -112,7 +113,10 @@ def _count(report: CloneReport, update: Update, copied: Copied) -> CloneReport:
 
 
 def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
-    """Return the update with the times of the source files; if ``full``, also of replaced files."""
+    """Return the update with the times of the source files; if ``full``, also of replaced files.
+
+    Files whose sources have only another time are added again: the next sync does not read them.
+    """
     if update.is_empty:
         return update
     added, again = (
@@ -126,6 +130,12 @@ def _with_times(update: Update, copied: Copied, *, full: bool) -> Update:
         )
         added = files.filter(pc.fill_null(pc.not_equal(known, files["modification_time_ms"]), True))
         again = again.filter(pc.invert(pc.is_in(file_keys(again), value_set=file_keys(added))))
+    else:
+        files = update.plan.files
+        is_dated = pc.is_in(files["path"], value_set=pa.array(copied.dated, pa.string()))
+        is_new = pc.is_in(file_keys(files), value_set=file_keys(pa.concat_tables([added, again])))
+        dated = files.filter(pc.and_(is_dated, pc.invert(is_new)))
+        again = pa.concat_tables([again, with_times(dated, update.plan.copies, copied)])
     return replace(update, added=added, again=again)
 
 

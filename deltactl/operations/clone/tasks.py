@@ -39,7 +39,7 @@ from deltactl.option_names import option
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.protocol.arrow_schemas import replace_column
-from deltactl.storage.copying import FileToCopy, copy_many
+from deltactl.storage.copying import FileToCopy, copy_many, has_same_bytes
 from deltactl.storage.open import open_existing, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
@@ -87,12 +87,14 @@ class CopyResult:
     """Copied and existing files; ``problems`` are those of source files, by name.
 
     ``times`` are those of the source files (ms since 1970), of the rows from ``first`` on.
-    ``replaced`` are the source files that were replaced after they were copied.
+    ``replaced`` are the source files that were replaced after they were copied; ``dated`` are
+    copies whose source files have another time, but still the same content.
     """
 
     first: int = 0
     times: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
+    dated: tuple[str, ...] = ()
     files_copied: int = 0
     bytes_copied: int = 0
     files_kept: int = 0
@@ -117,7 +119,8 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     problems: dict[str, str] = {}
     wanted: list[FileToCopy] = []
     times: list[int] = []
-    replaced: list[str] = []
+    replaced: list[FileToCopy] = []
+    dated: list[FileToCopy] = []
     rows = zip(task.sources, task.targets, task.sizes, task.times, strict=True)
     for name, new_name, size, before_ms in rows:
         info = facts.get(name)
@@ -129,7 +132,8 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         found = there.get(new_name)
         is_replaced = before_ms is not None and not _is_same_time(before_ms, info.modified_ms)
         if is_replaced and not spec.replaces:
-            replaced.append(name)
+            file = FileToCopy(name, new_name, info.size_bytes)
+            (dated if _is_copy(found, file, stores.of(name), target) else replaced).append(file)
             continue
         # Vectors, whose sizes are not known, have new names instead of new content.
         is_known = before_ms is not None or size is None
@@ -159,7 +163,8 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     return CopyResult(
         task.first,
         tuple(times),
-        tuple(replaced),
+        tuple(file.source_path for file in replaced),
+        tuple(file.target_path for file in dated),
         len(wanted),
         sum(file.size_bytes for file in wanted),
         kept,
@@ -181,6 +186,12 @@ def _is_copied(copy: FileInfo | None, source: FileInfo, spec: CopySpec, *, is_kn
     copy_ms, source_ms = copy.modified_ms, source.modified_ms
     unit = 1 if copy_ms % 1000 and source_ms % 1000 else 1000
     return is_known or (source_ms // unit < copy_ms // unit and copy_ms <= spec.until_ms)
+
+
+def _is_copy(found: FileInfo | None, file: FileToCopy, source: Store, target: Store) -> bool:
+    """Return whether a copy is the same; `vacuum --undo` changes the time of a file only."""
+    is_same_size = found is not None and found.size_bytes == file.size_bytes
+    return is_same_size and has_same_bytes(source, file, target)
 
 
 def _copy_from_each(stores: FileStores, files: list[FileToCopy], target: Store) -> None:
@@ -234,11 +245,13 @@ def _find_undecodable(source: Store, name: str) -> str | None:
 class Copied:
     """The files that a run copied, and the files that the target had before.
 
-    ``times``: the time of each source file (ms since 1970), by row of the copies.
+    ``times``: the time of each source file (ms since 1970), by row of the copies. ``replaced`` and
+    ``dated``: see ``CopyResult``.
     """
 
     times: Integers = field(repr=False)
     replaced: list[str] = field(default_factory=list)
+    dated: list[str] = field(default_factory=list)
     files_copied: int = 0
     bytes_copied: int = 0
     files_kept: int = 0
@@ -247,6 +260,7 @@ class Copied:
         """Count the result of a batch."""
         self.times[result.first : result.first + len(result.times)] = result.times
         self.replaced += result.replaced
+        self.dated += result.dated
         self.files_copied += result.files_copied
         self.bytes_copied += result.bytes_copied
         self.files_kept += result.files_kept
@@ -311,8 +325,9 @@ def _ensure_not_replaced(source: Store, copied: Copied) -> None:
     names = ", ".join(map(repr, sorted(copied.replaced)[:_SHOWN]))
     raise SafetyError(
         f"in {source.uri}, {format_count(len(copied.replaced), 'file has', 'files have')} "
-        f"another modification time than at the time of the copy, such as {names}. A writer "
-        "replaced them in place, or they were copied from elsewhere",
+        f"another modification time than at the time of the copy, such as {names}, and the clone "
+        "has no copy with the same content. A writer replaced them in place. Or `deltactl vacuum "
+        "--undo` or a copy from elsewhere changed the time, and the clone lost its copy",
         hint=f"Run `deltactl check {shlex.quote(source.uri)} --files data`. To replace the "
         f"copies too, also in earlier versions of the clone, add {option('full', True)}.",
     )

@@ -216,7 +216,7 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     plan = planner.plan_with_waiting(subject.now_ms)
     facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
-    is_due = bool(files and size) or is_first
+    is_due = bool(files and size) or is_first or plan.drops_record
     refusal = find_refusal(plan) if is_due else None
     if refusal is not None:
         raise refusal
@@ -233,6 +233,8 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     reason = f"{format_count(files, 'file')} past the retention ({format_size(size)})"
     if not files:
         reason = "no vacuum is recorded; after this one, later runs need not list the files"
+        if not is_first:
+            reason = "the recorded vacuum is of an earlier table at this address"
     return [
         subject.action(
             "vacuum",

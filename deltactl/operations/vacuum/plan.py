@@ -37,7 +37,8 @@ class VacuumPlan:
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
     ``vacuumed_version`` is the value for ``_last_vacuum_info``: the version up to which this plan
-    deletes all removed files; ``None`` if unknown.
+    deletes all removed files; ``None`` if unknown. ``drops_record``: the version that is recorded
+    now is of an earlier table at this address, and a later run must not find it.
     """
 
     version: int
@@ -58,6 +59,7 @@ class VacuumPlan:
     complete_since: int | None = None
     vacuumed_version: int | None = None
     vacuumed_before: int | None = None
+    drops_record: bool = False
     current_at_cutoff: int | None = None
     horizon: Horizon | None = None
     losses: Losses = field(default_factory=Losses, repr=False)

@@ -15,7 +15,7 @@ from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info
+from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, trusted_version
 from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.converted import is_marked_converted, names_in_actions, was_converted
 from deltactl.operations.leases import LEASES_DIR, read_leases
@@ -114,7 +114,8 @@ class Planner:
             SafetyError: lite was requested but is incomplete, or a file cannot be located.
             TableError: a version to keep cannot be rebuilt, or the log is damaged.
         """
-        vacuumed_version = self._read_last_vacuum_info()
+        recorded = read_last_vacuum_info(self.store)
+        vacuumed_version = self._trusted(recorded)
         start = 0 if vacuumed_version is None else vacuumed_version + 1
         oldest = self.log.first_commit
         covered = start >= oldest
@@ -134,8 +135,10 @@ class Planner:
                 f"this run, {option('mode')} lite works.",
             )
         if self._lists(vacuumed_version):
-            return self._plan_full(vacuumed_version)
-        return self._plan_lite(start, vacuumed_version)
+            plan = self._plan_full(vacuumed_version)
+        else:
+            plan = self._plan_lite(start, vacuumed_version)
+        return replace(plan, drops_record=recorded != vacuumed_version)
 
     def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
         """Plan; also count the removed files that have expired by this machine's clock only.
@@ -178,17 +181,15 @@ class Planner:
     @property
     def lists(self) -> bool:
         """Return whether a plan needs a listing of all files; reads ``_last_vacuum_info``."""
-        return self._lists(self._read_last_vacuum_info())
+        return self._lists(self._trusted(read_last_vacuum_info(self.store)))
 
     def _lists(self, vacuumed_version: int | None) -> bool:
         first = self.log.first_commit
         covered = vacuumed_version is not None and vacuumed_version + 1 >= first
         return self.options.needs_listing or not (covered or self.options.mode == "lite")
 
-    def _read_last_vacuum_info(self) -> int | None:
-        version = read_last_vacuum_info(self.store)
-        # A later version is of an earlier table at this address.
-        return None if version is not None and version > self.snapshot.version else version
+    def _trusted(self, recorded: int | None) -> int | None:
+        return trusted_version(self.log, recorded, latest=self.snapshot.version)
 
     @property
     def store(self) -> Store:

@@ -54,6 +54,7 @@ from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, delete_fi
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.vacuum_names import writer_mask
+from deltactl.storage.store import Store
 from deltactl.units import format_duration
 
 BATCH_FILES = 1000  # the most names of one delete request of S3
@@ -413,8 +414,7 @@ class VacuumRun:
         is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
         with warned_of_no_record(self._context.warn):
             write_record(self._store, replace(self._record, status=status, files_removed=removed))
-            if is_clean and plan.vacuumed_version != plan.vacuumed_before:
-                write_last_vacuum_info(self._store, plan.vacuumed_version)
+            record_vacuumed(self._store, plan, is_clean=is_clean)
 
     def _report(self, stopped: DeltactlError | None) -> VacuumReport:
         totals = self._totals
@@ -438,6 +438,16 @@ class VacuumRun:
             clock_skew_ms=self._skew_ms,
             interrupted=totals.interrupted,
         )
+
+
+def record_vacuumed(store: Store, plan: VacuumPlan, *, is_clean: bool) -> None:
+    """Write the version up to which all removed files are deleted, if it is another one now.
+
+    ``is_clean``: whether the run did all that was planned.
+    """
+    version = plan.vacuumed_version if is_clean else plan.vacuumed_before
+    if plan.drops_record or version != plan.vacuumed_before:
+        write_last_vacuum_info(store, version)
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.upkeep.last_vacuum_info import write_last_vacuum_info
 from deltactl.log.writing.commit_base import CommitBase, noticing_loss
 from deltactl.operations.after_commit import run_after_commit
 from deltactl.operations.clone_notes import read_notes
@@ -36,7 +35,12 @@ from deltactl.operations.vacuum.kept_files import reads_iceberg, version_to_keep
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
-from deltactl.operations.vacuum.removal import Replan, VacuumRun, warned_of_no_record
+from deltactl.operations.vacuum.removal import (
+    Replan,
+    VacuumRun,
+    record_vacuumed,
+    warned_of_no_record,
+)
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.option_names import option
@@ -96,10 +100,9 @@ def vacuum_table(
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
         context.warn_of_refusal(refusal)
-        if not dry_run and plan.vacuumed_version != plan.vacuumed_before:
-            with warned_of_no_record(context.warn):
-                write_last_vacuum_info(store, plan.vacuumed_version)
         if not dry_run:
+            with warned_of_no_record(context.warn):
+                record_vacuumed(store, plan, is_clean=True)
             abort_ended_uploads(store, context.clock, context.warn)
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)
     if refusal is not None:

@@ -44,6 +44,7 @@ from deltactl.operations.vacuum.journal import (
     write_files,
     write_record,
 )
+from deltactl.storage.copying import FileToCopy, has_same_bytes
 from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
@@ -62,7 +63,6 @@ REMOVED_AGAIN: Final = (
 )
 NAME_IN_USE: Final = "another file has its name now"
 LINKED: Final = "its name leads, through a link, into the quarantine"
-_CHUNK: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -131,6 +131,8 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         write_record(store, replace(record, status="undone"))
     # Others are in place.
     errors = {n: _explain(run_id, n, failed[n]) for n in plan.restored if n in failed}
+    back = store.stat_many([name for name in kept if name not in failed])
+    errors |= _find_other_sizes(files, (info for info in back if info is not None))
     return replace(
         plan,
         dry_run=False,
@@ -172,19 +174,20 @@ def plan_undo(
 ) -> tuple[UndoReport, list[str]]:
     """Return the report of a dry run of an undo, and the names to move out of the quarantine.
 
-    Some of these are in place: after a killed move, one file has both names. Without ``compares``,
-    a file of the same size as that in the quarantine counts as the same; nothing is read.
+    Some of these are in place: after a killed move, one file has both names. Others have another
+    size than in the journal: they are moved, so that nothing is lost, but count as an error.
+    Without ``compares``, nothing is read, and only a file that is in place, too, is looked up: it
+    is the same if the sizes are equal.
     """
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
     there = {info.name: info for info in store.stat_many(planned) if info is not None}
-    both = [name for name in planned if name in stored and name in there]
-    linked = find_linked(store, both)
-    kept = store.stat_many([quarantine_name(run_id, name) for name in both])
+    looked = [name for name in planned if name in stored and (compares or name in there)]
+    infos = store.stat_many([quarantine_name(run_id, name) for name in looked])
+    kept = {name: info for name, info in zip(looked, infos, strict=True) if info is not None}
+    linked = find_linked(store, [name for name in looked if name in there])
     pairs = [
-        (there[name], info)
-        for name, info in zip(both, kept, strict=True)
-        if info is not None and name not in linked
+        (there[name], info) for name, info in kept.items() if name in there and name not in linked
     ]
     compare = partial(_find_difference, store) if compares else _find_other_size
     reasons = zip(pairs, each_in_parallel(lambda pair: compare(*pair), pairs), strict=True)
@@ -194,9 +197,12 @@ def plan_undo(
     errors = {name: _linked(name) for name in sorted(linked)} | others
     errors |= {name: _explain(run_id, name, error) for name, error in lost.items()}
     moved = [name for name in planned if name in stored and name not in errors]
-    names = [name for name in moved if name not in there]
+    if compares:
+        found = (replace(info, name=name) for name, info in (there | kept).items())
+        errors = _find_other_sizes(files, found) | errors
+    names = [name for name in moved if name not in there and name not in errors]
     names += [name for name in deleted if name not in lost]
-    num_in_place = len(there) - len(linked) - len(others)
+    num_in_place = len(there.keys() - errors.keys())
     return UndoReport(run_id, True, tuple(names), errors, num_in_place), moved
 
 
@@ -207,16 +213,28 @@ def _find_other_size(there: FileInfo, kept: FileInfo) -> DeltactlError | None:
 
 def _find_difference(store: Store, there: FileInfo, kept: FileInfo) -> DeltactlError | None:
     """Return why a file is not known to be the one in quarantine, or a copy of it."""
-    size = there.size_bytes
-    spans = [[(at, min(_CHUNK, size - at))] for at in range(0, size, _CHUNK)]
+    file = FileToCopy(there.name, kept.name, there.size_bytes)
     try:
-        is_same = kept.size_bytes == size and all(
-            store.read_ranges(there.name, span) == store.read_ranges(kept.name, span)
-            for span in spans
-        )
+        is_same = kept.size_bytes == there.size_bytes and has_same_bytes(store, file, store)
     except StorageError as error:
         return error
     return None if is_same else _name_in_use(there.name, kept.name)
+
+
+def _find_other_sizes(files: pa.Table, found: Iterable[FileInfo]) -> dict[str, DeltactlError]:
+    """Return an error for each file whose size is not that in the journal, by path."""
+    if "size_bytes" not in files.column_names:
+        return {}
+    sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
+    return {
+        info.name: FileMissingError(
+            f"it has {info.size_bytes:,} bytes, and had {sizes[info.name]:,} before the vacuum",
+            hint="Copy the file from a backup, if a version needs it. The undo puts the file that "
+            "it found at its place.",
+        )
+        for info in found
+        if info.size_bytes != sizes[info.name]
+    }
 
 
 def _find_last(store: Store) -> str:

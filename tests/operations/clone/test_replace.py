@@ -1,5 +1,6 @@
 """``clone --shallow --replace``: over an existing shallow clone of the same source."""
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from deltactl.errors import ConflictError, DataFileError, SafetyError, UsageError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone_notes import drop_note, read_notes
+from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
@@ -188,6 +190,23 @@ def test_the_run_says_that_it_replaces_changes_of_others(tmp_path: Path) -> None
         assert told in "".join(warnings)
         assert "version 1 has them" in "".join(warnings)
     assert ids(target) == [1, 2, 3]
+
+
+def test_a_restore_of_the_clone_changes_no_protocol(tmp_path: Path) -> None:
+    """Its commit has the protocol again."""
+    source, target = scene(tmp_path)
+    source.append([{"p": "c", "id": 4}])
+    replace = partial(clone, source.store, target, deep=False, replace=True)
+    replace()
+    source.append([{"p": "c", "id": 5}])  # so that there is something to replace
+    table = Table("x", store=target)
+    for version, told in ((0, "rows were added or removed"), (1, None)):
+        table.restore(RestoreOptions(version=version))
+        assert bodies(target, table.snapshot().version, "protocol")
+        warnings: list[str] = []
+        assert not replace(warnings=warnings, dry_run=True).is_done
+        found = re.findall("was changed after its last clone run: ([^.]*)", "".join(warnings))
+        assert found == ([] if told is None else [told])
 
 
 def test_a_moved_clone_is_recorded_as_the_hint_of_a_vacuum_says(tmp_path: Path) -> None:

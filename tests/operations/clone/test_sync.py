@@ -852,3 +852,41 @@ def test_the_hint_about_a_doubtful_commit_names_the_clone(kind: str) -> None:
     with pytest.raises(CommitDamagedError, match="overwritten") as caught:
         clone(builder.store, _Overwritten(target), **options)
     assert f"Run `deltactl check {target.uri}`, then rerun." in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_file_with_another_time_and_the_same_content_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch, grows: bool
+) -> None:
+    """As after `vacuum --undo`, or after the source was copied from elsewhere."""
+    builder, source, target = synced(files=2)
+    path, other = builder.data
+    (before,) = target.stat_many([path])
+    for name in (path, other):
+        set_later(source, name)
+    if grows:
+        builder.append([{"id": 3}])
+    assert sync(source, target, dry_run=True).files_added == (3 if grows else 0)
+    report = sync(source, target)
+    assert (report.is_done, report.files_copied, report.files_kept) == (not grows, grows, 2)
+    assert target.stat_many([path]) == [before]
+    assert ids(target) == ids(source)
+    if grows:
+        (time,) = (it["modificationTime"] for it in bodies(target, 1, "add") if it["path"] == path)
+        assert [info.modified_ms for info in source.stat_many([path]) if info] == [time]
+        assert all(
+            add["dataChange"] == (add["path"] not in (path, other))
+            for add in bodies(target, 1, "add")
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(tasks, "has_same_bytes", pytest.fail)  # the clone has the new times
+            assert sync(source, target).is_done
+    copied = replace_in_place(source, path, 9_000_000)
+    ensure_noticed(source, target, path)
+    assert target.read(path) == copied
+
+
+def set_later(store: MemoryStore, path: str) -> None:
+    (info,) = store.stat_many([path])
+    assert info is not None
+    store.set_modified(path, info.modified_ms + 5_400_000)

@@ -1,12 +1,22 @@
 """By the log alone: what lite finds, where it refuses, and `_last_vacuum_info` as in Spark."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from deltactl.errors import SafetyError, VersionNotFoundError
+from deltactl.errors import (
+    AccessDeniedError,
+    SafetyError,
+    StorageError,
+    VersionNotFoundError,
+)
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
+from deltactl.operations.maintain.observe import observe_table
+from deltactl.operations.maintain.policy import MaintainPolicy
+from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
@@ -137,6 +147,66 @@ def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
     scene, _, gone = scene_with_work()
     write_last_vacuum_info(scene.store, 99)
     assert scene.plan(mode="lite") == {gone: "tombstone"}
+    assert read_last_vacuum_info(scene.store) == 99, "a dry run writes nothing"
+
+
+@pytest.mark.parametrize("mode", ["auto", "lite"])
+def test_a_bookmark_of_a_table_before_a_restore_of_its_log_is_not_found_later(mode: str) -> None:
+    scene, _, gone = scene_with_work()
+    scene.store.delete_many(["orphan.parquet"])
+    scene.store.set_modified(gone, NOW - DAY)
+    write_last_vacuum_info(scene.store, scene.builder.version + 1)
+    assert scene.vacuum(mode=mode).plan.is_empty
+    assert read_last_vacuum_info(scene.store) is None
+    scene.append(20)
+    scene.append(20)
+    scene.store.set_modified(gone, NOW - 40 * DAY)
+    scene.vacuum(mode="auto")
+    assert gone not in scene.names()
+
+
+def test_a_run_that_fails_drops_the_bookmark_of_an_earlier_table() -> None:
+    scene, _, gone = scene_with_work()
+    write_last_vacuum_info(scene.store, 99)
+    report = scene.vacuum(Refusing(scene.dated()))
+    assert [failure.path for failure in report.failures] == [gone]
+    assert read_last_vacuum_info(scene.store) is None
+
+
+class Refusing(ForwardingStore):
+    """Deletes no tombstone."""
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        kept = {name: AccessDeniedError("no") for name in names if name != "orphan.parquet"}
+        return kept | super().delete_many([name for name in names if name not in kept])
+
+
+def test_a_bookmark_that_is_older_than_its_commit_is_of_an_earlier_table() -> None:
+    """The log was restored from a backup, and grew to the version of the bookmark."""
+    scene, _, gone = scene_with_work()
+    latest = scene.builder.version
+    write_last_vacuum_info(scene.store, latest)
+    assert scene.plan(mode="auto") == {}
+    scene.store.set_modified(INFO, NOW - 50 * DAY)  # before the commit
+    counting = CountingStore(scene.dated())
+    plan = scene.vacuum(counting, mode="auto", dry_run=True).plan
+    assert (plan.mode, gone in plan.files["path"].to_pylist()) == ("full", True)
+    assert INFO not in counting.names.get("stat_many", [])
+    scene.vacuum(mode="auto")
+    assert gone not in scene.names()
+    assert read_last_vacuum_info(scene.store) == latest
+
+
+def test_maintain_drops_the_bookmark_of_an_earlier_table() -> None:
+    scene, _, gone = scene_with_work()
+    scene.store.set_modified(gone, NOW - DAY)
+    scene.store.delete_many(["orphan.parquet"])
+    write_last_vacuum_info(scene.store, 99)
+    policy = MaintainPolicy(actions=["vacuum"])
+    for reasons in (["the recorded vacuum is of an earlier table at this address"], []):
+        found = observe_table("t", DeltaLog(scene.store, pytest.fail), policy, scene.context())
+        assert [action.reason for action in found.actions] == reasons
+        scene.vacuum(mode="auto")
 
 
 @pytest.mark.parametrize(

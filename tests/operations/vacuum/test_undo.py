@@ -223,6 +223,42 @@ def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
     assert scene.store.read("p=a/orphan.parquet") == b"new"
 
 
+def test_a_file_with_another_size_comes_back_but_is_an_error() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    name, run_id = min(gone), str(report.run_id)
+    kept = quarantine_name(run_id, name)
+    size = len(scene.store.read(kept))
+    scene.store.put(kept, b"cut")
+    for dry_run in (True, False, True, False):  # also if it is in place
+        undone = undo_vacuum(scene.store, run_id, dry_run=dry_run)
+        assert undone.impossible == {name: f"it has 3 bytes, and had {size:,} before the vacuum"}
+        assert name not in undone.restored
+        assert len(undone.restored) + undone.num_in_place == len(gone) - 1
+    assert scene.store.read(name) == b"cut"
+    assert list_quarantine(scene.store, run_id) == []
+
+
+def test_an_older_version_with_another_size_is_an_error() -> None:
+    class Versioned(ForwardingStore):
+        @property
+        def versions(self) -> Any:
+            return self
+
+        def undelete_many(
+            self, names: Sequence[str], *, dry_run: bool = False
+        ) -> dict[str, StorageError]:
+            for name in () if dry_run else names:
+                self.put(name, b"cut" if name == worst else before[name])
+            return {}
+
+    scene, gone = scene_with_work()
+    before, worst = {name: scene.store.read(name) for name in gone}, min(gone)
+    scene.vacuum()
+    undone = undo_vacuum(Versioned(scene.store), "last")
+    assert (set(undone.restored), set(undone.errors)) == (gone - {worst}, {worst})
+
+
 def two_on_disk(folder: Path) -> tuple[LocalStore, str, list[str]]:
     """A run that moved two files to its quarantine."""
     store, run_id = LocalStore(str(folder)), RUN
