@@ -15,9 +15,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
+    SafetyError,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -32,12 +36,20 @@ from deltactl.operations.manifest.content import (
 from deltactl.operations.manifest.directories import ensure_distinct
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import find_schemes, record_table, render_command
-from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
+from deltactl.operations.manifest.plan import STALE, ManifestPlan, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    find_away_refusal,
+    find_missing,
+    list_missing,
+)
+from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -69,8 +81,8 @@ def generate_manifests(
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
-        SafetyError: the schema lacks required columns, or the file system takes the directories of
-            two partitions for one.
+        SafetyError: the schema lacks required columns, files of the earlier version are missing, or
+            the file system takes the directories of two partitions for one.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.
@@ -160,6 +172,8 @@ def _generate(
         )
     elif plan.vectors:
         raise _has_vectors(plan.vectors, snapshot.store.uri, options)
+    if options.version is not None and snapshot.version != log.listed.latest_version:
+        _ensure_files(snapshot, plan, context)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl: tuple[str, ...] = ()
     if options.ddl:
@@ -179,6 +193,27 @@ def _generate(
         raise
     CommitBase.of(snapshot).ensure_same_table(log)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
+
+
+def _ensure_files(snapshot: Snapshot, plan: ManifestPlan, context: RunContext) -> None:
+    """Look for the files in the manifests of an earlier version: a vacuum may have removed them."""
+    folders = {it.folder for it in plan.partitions if it.state != STALE}
+    fields = snapshot.metadata.partition_fields
+
+    def choose(files: pa.Table) -> pa.Table:
+        groups = group_partitions(files["partition_values"], fields, by_text=True)
+        is_in = np.array([label in folders for label in groups.labels()], np.bool_)
+        return files.filter(array_of(is_in[groups.ids]))
+
+    batches = map(choose, snapshot.file_batches((*PRESENCE_COLUMNS, "partition_values")))
+    missing = find_missing(snapshot.store, batches, context)
+    if missing:
+        raise find_away_refusal(snapshot.store, missing) or SafetyError(
+            f"no manifest was written: {format_count(len(missing), 'file', 'files')} of version "
+            f"{snapshot.version} cannot be read: {list_missing(missing)}",
+            hint=f"Run `deltactl describe-history {shlex.quote(snapshot.store.uri)} --restorable` "
+            "to see which versions have all their files.",
+        )
 
 
 def _has_vectors(count: int, table: str, options: ManifestOptions) -> UnsupportedFeatureError:

@@ -517,6 +517,35 @@ def test_an_older_version_can_be_named() -> None:
         generate(builder.store, ManifestOptions(version=9))
 
 
+@pytest.mark.parametrize("more", [{}, {"check": True}, {"where": "p = 'a'"}, {"since": 0}])
+def test_an_older_version_without_all_its_files_is_refused(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """Also if the files of only some partitions are gone; others can be written."""
+    builder = local(tmp_path)
+    gone, _ = builder.append([row(1)], [row(2, "b")])
+    builder.remove(gone)
+    generate(builder.store)
+    before = manifests(tmp_path)
+    builder.store.delete_many([gone])
+    options = ManifestOptions(version=1, **more)
+    with pytest.raises(SafetyError, match="1 file of version 1 cannot be read: 'p=a/") as caught:
+        generate(builder.store, options)
+    assert "--restorable` to see" in (caught.value.hint or "")
+    assert manifests(tmp_path) == before
+    report = generate(builder.store, ManifestOptions(version=1, where="p = 'b'"))
+    assert states(report) == {"p=b": "unchanged"}
+    assert generate(builder.store, ManifestOptions(version=2)).plan.is_empty
+
+
+def test_the_files_of_the_latest_version_are_not_looked_for(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.store.delete_many(builder.append([row(1)]))
+    for options in (ManifestOptions(), ManifestOptions(version=1)):
+        generate(builder.store, options)
+    assert manifests(tmp_path)
+
+
 def test_schemes_and_roots_elsewhere() -> None:
     builder = memory("a")
     output = fresh_store()
