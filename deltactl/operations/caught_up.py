@@ -6,9 +6,12 @@ log, and other commits get the numbers of those that it means.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.leases import LastRun
+from deltactl.storage.store import FileInfo
 
 
 def identify_commit(log: DeltaLog, version: int) -> str:
@@ -19,12 +22,12 @@ def identify_commit(log: DeltaLog, version: int) -> str:
     Raises:
         StorageError: the log cannot be listed.
     """
-    listing = log.listed
-    if version < listing.start_version:
-        listing = log.listing
-    elif version not in listing.commits:  # a commit of this run
-        listing = log.list_from(version)
-    file = listing.commits.get(version)
+    commits: Mapping[int, FileInfo] = log.listed.commits
+    if version < log.listed.start_version:
+        commits = log.commit_files
+    elif version not in commits:  # a commit of this run
+        commits = log.list_from(version).commits
+    file = commits.get(version)
     return "" if file is None else f"{file.size_bytes} {file.modified_ms}"
 
 

@@ -100,20 +100,35 @@ def generate_manifests(
                 f"{', '.join(sorted(lines.unused))}, so {option('schemes')} does not replace it"
             )
         options = replace(options, check=options.check or dry_run)
-        is_earlier = options.version is not None
-        is_recorded = place is log.store and (
-            snapshot.properties.refreshes_manifests or (is_earlier and has_record(place))
-        )
-        if options.check or not is_recorded:
+        is_whole, is_earlier = options.where is None, options.version is not None
+        writing = Writing(log, place, context, is_whole=is_whole, is_earlier=is_earlier)
+        if options.check:
+            if options.since is not None:
+                since = writing.read().limit_since(snapshot, options.since)
+                options = replace(options, since=since)
             report = _generate(log, snapshot, lines, options, context, output=place)
-        else:
-            is_whole = options.where is None
-            with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
+        elif _is_recorded(snapshot, options, place):
+            with writing:
                 options = replace(options, since=writing.limit_since(snapshot, options.since))
-                report = _write_newest(log, snapshot, lines, options, context, writing=writing)
+                report = _write_newest(
+                    log, snapshot, lines, options, context, output=place, writing=writing
+                )
+        else:
+            report = _generate(log, snapshot, lines, options, context, output=place)
     if not report.plan.is_empty:
         warn_of_old_types(snapshot, context.warn)
     return report
+
+
+def _is_recorded(snapshot: Snapshot, options: ManifestOptions, place: Store) -> bool:
+    """Return whether the version of the manifests is recorded: only if a later run needs it.
+
+    These are refreshes after commits, and runs with ``since``.
+    """
+    is_own = place is snapshot.store
+    if options.since is not None or (is_own and snapshot.properties.refreshes_manifests):
+        return True
+    return has_record(place, needs_version=not is_own)
 
 
 def _write_newest(
@@ -123,6 +138,7 @@ def _write_newest(
     options: ManifestOptions,
     context: RunContext,
     *,
+    output: Store,
     writing: Writing,
 ) -> ManifestReport:
     """Write manifests until the log has no later version, which another run may have written.
@@ -142,7 +158,7 @@ def _write_newest(
             if not is_newest:
                 base.ensure_same_table(log)  # else `since` is of another table
             report = _generate(
-                log, snapshot, lines, options, context, output=log.store, writing=writing
+                log, snapshot, lines, options, context, output=output, writing=writing
             )
         reports.append(report)
         options = replace(options, since=snapshot.version, ddl=None)
@@ -182,7 +198,7 @@ def _generate(
         ddl = tuple(render_ddl(snapshot, plan, root, options))
     if options.check:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
-    if output is not snapshot.store:
+    if output is not snapshot.store and writing is None:
         record_table(output, as_record(snapshot, context))
     if writing is not None:
         writing.begin(snapshot)
@@ -260,13 +276,13 @@ def refresh_manifests(
             return None
         log.ensure_allowed(None)
         schemes = find_schemes(log)
-        with Writing(log, context) as writing:
+        with Writing(log, store, context) as writing:
             is_known = before is not None and schemes is not None
             since = writing.recorded_version(snapshot) if is_known else None
             options = ManifestOptions(since=since, schemes=schemes or {})
             snapshot, lines = load_table(log, None, snapshot, options.schemes)
             rest = context.without_cancel()
-            return _write_newest(log, snapshot, lines, options, rest, writing=writing)
+            return _write_newest(log, snapshot, lines, options, rest, output=store, writing=writing)
     except DeltactlError as error:
         context.warn(
             f"the commit succeeded, but the manifests were not refreshed: {error.message}; "

@@ -49,6 +49,7 @@ def test_a_dry_run_a_run_and_a_check(cli: RunCli, table: TableBuilder) -> None:
     assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
     ran = cli("generate-manifest", "events", "--check")
     assert (ran.code, ran.out) == (0, f"Up to date: 2 manifests of version 1 under\n{root}\n")
+    assert cli("generate-manifest", "events", "--since", "1").out == ran.out  # nothing is recorded
     ran = cli("generate-manifest", "events", "--since", "1")
     assert ran.out == f"Up to date: nothing to compare of version 1 under\n{root}\n"
 
