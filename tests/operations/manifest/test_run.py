@@ -1191,6 +1191,21 @@ def test_a_restore_says_that_manifests_are_outdated_which_nothing_refreshes(tmp_
     assert generate(builder.store, ManifestOptions(check=True)).plan.is_empty
 
 
+def test_the_advice_after_a_restore_of_column_mapping_is_not_refused() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], mapping="name")
+    builder.append([{"id": 1}])
+    builder.change_metadata(configuration={})
+    builder.append([{"id": 2}])
+    generate(builder.store)
+    told: list[str] = []
+    run_on(builder.store, restore_table, RestoreOptions(version=1), warn=told.append)
+    uri = builder.store.uri
+    commands = f"Run `deltactl alter {uri} --drop-feature columnMapping`, then `deltactl generate-"
+    assert commands in told[-1]
+    with pytest.raises(UnsupportedFeatureError, match="column mapping"):
+        generate(builder.store)
+
+
 def test_manifests_are_written_when_the_property_is_set(tmp_path: Path) -> None:
     builder = local(tmp_path)
     builder.append([row(1)], [row(2, "b")])
