@@ -104,12 +104,12 @@ def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) 
         return
     command = session.command or ""
     try:
-        caught_up = session.caught_up_version
-        if caught_up is None:
+        version, commit = session.caught_up or (None, "")
+        if version is None:
             last = read_last_run(store, command)
             if last is not None and last.table_id == table_id:
-                caught_up = last.caught_up_version
-        run = LastRun(session.run_id, table_id, started_ms, ended_ms, caught_up)
+                version, commit = last.caught_up_version, last.commit
+        run = LastRun(session.run_id, table_id, started_ms, ended_ms, version, commit=commit)
         write_last_run(store, command, run)
     except DeltactlError as error:
         session.output.warn(

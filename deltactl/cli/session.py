@@ -67,7 +67,8 @@ class Session(TableAccess):
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
-        self.caught_up_version: int | None = None  # see ``operations.leases.LastRun``
+        # The version and the commit in ``operations.leases.LastRun``.
+        self.caught_up: tuple[int, str] | None = None
         self.table_id: str | None = None  # from its metadata, once a command has read it
         self.chosen_version: int | None = None  # that of a time in the options
         self.has_skipped = self._is_dry_run = False
@@ -185,7 +186,7 @@ class Session(TableAccess):
             output.log_fields["run_id"] = session.run_id
         session.table, session.output, session._jobs = table, output, jobs
         session._chosen, session._is_of_several, session.size_bytes = None, True, 0
-        session.caught_up_version, session.has_skipped, session.table_id = None, False, None
+        session.caught_up, session.has_skipped, session.table_id = None, False, None
         session._named_options, session._opened = None, []
         return session
 

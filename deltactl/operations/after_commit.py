@@ -115,7 +115,10 @@ def warn_of_manifests(log: DeltaLog, after: CommitBase, context: RunContext) -> 
     store = log.store
     with suppress(StorageError, TableError):
         if (schemes := find_schemes(log)) is not None:
-            command = render_command(shlex.quote(store.uri), schemes)
+            table = shlex.quote(store.uri)
+            command = render_command(table, schemes)
+            if after.metadata.column_mapping_mode != "none":  # manifests are refused
+                command = f"`deltactl alter {table} --drop-feature columnMapping`, then {command}"
             context.without_cancel().warn(
                 f"the manifests in {store.uri}/{MANIFEST_DIR} are outdated, so their readers may "
                 "get old rows: the table does not set "

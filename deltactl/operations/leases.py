@@ -381,9 +381,9 @@ class LastRun:
 
     ``table_id`` is the id in the metadata of the table: the record does not apply to a later table
     at the same address. ``caught_up_version`` is the version up to which ``optimize``, or the
-    update of manifests, has considered all partitions, by this run or an earlier one. In a record
-    of manifests, ``address`` is that of their files, and ``commit`` is the size and the time of the
-    commit of this version.
+    update of manifests, has considered all partitions, by this run or an earlier one. ``commit`` is
+    the size and the time of the commit of this version. In a record of manifests, ``address`` is
+    that of their files.
     """
 
     run_id: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltactl.errors import InterruptedRunError
+from deltactl.errors import InterruptedRunError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.content import ManifestLines, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import choose_place
 from deltactl.operations.manifest.plan import find_vectors
+from deltactl.operations.manifest.record import Writing
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.run_context import RunContext
@@ -41,14 +42,18 @@ def generate_after_purge(
     if options.purge_first and not (dry_run or options.check):
         snapshot, lines = load_table(log, options.version, schemes=options.schemes)
         try:
-            folders = find_vectors(log, snapshot, lines, options, context)
+            # The manifests of more partitions may be outdated.
+            quiet = replace(context, warn=ignore_warning)
+            since = Writing(log, output, quiet).read().limit_since(snapshot, options.since)
+            chosen = replace(options, since=since)
+            folders = find_vectors(log, snapshot, lines, chosen, context)
         except BaseException:
             lines.close()
             raise
         if folders:
             lines.close()
             purged_from = snapshot.version
-            is_whole = options.where is None and options.since is None
+            is_whole = chosen.where is None and chosen.since is None
             _purge(log, context, None if is_whole else frozenset(folders))
             snapshot, lines = load_table(log, None, schemes=options.schemes)
     try:

@@ -23,6 +23,8 @@ DEFAULT_RETENTION_MS = 7 * DAY_MS
 DEFAULT_LOG_RETENTION_MS = 30 * DAY_MS
 
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
 TRUNCATION_RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
 
 ROW_TRACKING_COLUMN_KEYS = (
@@ -213,7 +215,7 @@ class TableProperties:
             UsageError: the value is not valid. The property protects data, so no default is used
                 then.
         """
-        value = self.text("delta.deletedFileRetentionDuration")
+        value = self.text(FILE_RETENTION)
         return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
 
     @property
@@ -266,7 +268,7 @@ class TableProperties:
         Raises:
             UsageError: the value is not valid.
         """
-        value = self.text("delta.logRetentionDuration")
+        value = self.text(LOG_RETENTION)
         return DEFAULT_LOG_RETENTION_MS if value is None else parse_duration(value)
 
     @property
@@ -304,3 +306,17 @@ class TableProperties:
             return 0 if value is None else int(value)
         except ValueError as error:
             raise UsageError(f"{value!r} is not a version") from error
+
+
+def list_shorter_retentions(old: TableProperties, new: TableProperties) -> list[str]:
+    """Return what a change of properties lets be deleted earlier."""
+    retentions = (
+        (FILE_RETENTION, DEFAULT_RETENTION_MS, "a vacuum then removes files of more versions"),
+        (LOG_RETENTION, DEFAULT_LOG_RETENTION_MS, "a log cleanup then removes more versions"),
+        (TRUNCATION_RETENTION, DAY_MS, "the drop of a feature can then remove more versions"),
+    )
+    return [
+        f"{key} becomes shorter: {lost}"
+        for key, default_ms, lost in retentions
+        if new.duration_ms(key, default_ms) < old.duration_ms(key, default_ms)
+    ]

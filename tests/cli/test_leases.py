@@ -429,7 +429,51 @@ def test_a_mark_from_the_future_is_none(cli: RunCli, table: TableBuilder) -> Non
     write_last_run(table.store, "optimize", run)
     ran = cli("optimize", "t", "--since-version", "last-run")
     assert ran.out.startswith("5 files became 2 in version ")
-    assert f"there is no version {table.version + 1} yet" in ran.err
+    assert f"version {table.version + 1} of the last run is not known to be a version" in ran.err
+
+
+def test_a_version_that_is_another_commit_now_is_not_one_of_the_last_run(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    """As after a restore of the table from a backup, without its record."""
+    shutil.copytree("t", "backup")
+    assert cli("optimize", "t").code == 0
+    last = last_run(table)
+    assert last.caught_up_version is not None
+    words = ("optimize", "t", "--since-version", "last-run")
+    assert cli(*words, "--dry-run").err == ""
+    for path in Path("t").iterdir():
+        if path.name != "_deltactl":
+            shutil.rmtree(path)
+    shutil.copytree("backup", "t", dirs_exist_ok=True)
+    while True:
+        append_later(table, "new")
+        if Path("t/_delta_log", f"{last.caught_up_version:020d}.json").exists():
+            break
+    ran = cli(*words, "--dry-run")
+    assert f"version {last.caught_up_version} of the last run is not known" in ran.err
+    assert "p=a" in ran.out and "p=b" in ran.out
+    assert cli(*words).code == 0
+    assert cli(*words, "--dry-run").err == ""  # recorded again
+
+
+def test_a_record_of_an_earlier_release_considers_all_partitions(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    now = SystemClock().now_ms()
+    write_last_run(table.store, "optimize", LastRun("x", TABLE_ID, now, now, table.version))
+    ran = cli("optimize", "t", "--since-version", "last-run")
+    assert ran.out.startswith("5 files became 2 in version ")
+
+
+def test_the_commit_of_a_run_that_committed_is_recorded(cli: RunCli, table: TableBuilder) -> None:
+    """Also if a run beside it leaves something out, which keeps the record of the version."""
+    assert cli("optimize", "t").code == 0
+    last = last_run(table)
+    info = Path("t/_delta_log", f"{last.caught_up_version:020d}.json").stat()
+    assert last.commit == f"{info.st_size} {info.st_mtime_ns // 1_000_000}"
+    assert cli("optimize", "t", "--where", "p = 'a'").code == 0
+    assert last_run(table).commit == last.commit
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "1.5", "latest"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -95,8 +96,6 @@ def command(
     memory = options.memory_bytes or machine_memory_bytes() // 2
     options = replace(options, memory_bytes=memory, **flags.commit_every)
     report = _run(session, table, options, flags.max_concurrent, flags.dry_run or flags.check)
-    if report.caught_up_version is not None and options.since_version in (None, LAST_RUN):
-        session.caught_up_version = report.caught_up_version
     is_due = not report.plan.is_empty and report.skipped is None
     error = _what_is_left(session, report)
     _present(session, report, error, is_work_needed=flags.check and is_due)
@@ -109,6 +108,7 @@ def _run(
     max_concurrent: int | None,
     dry_run: bool,
 ) -> OptimizeReport:
+    from deltactl.operations.caught_up import identify_commit
     from deltactl.operations.optimize.run import optimize_table
 
     log = session.open_table(table, read_only=dry_run)
@@ -123,6 +123,10 @@ def _run(
             )
             if stopped is not None:
                 _present(session, report, stopped)
+    version = report.caught_up_version
+    if version is not None and options.since_version in (None, LAST_RUN):
+        with suppress(DeltactlError):  # then the record keeps its version
+            session.caught_up = version, identify_commit(log, version)
     return report
 
 

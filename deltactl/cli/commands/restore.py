@@ -43,7 +43,8 @@ def command(
 def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
     """Return the function that asks before the commit; ``None`` with ``--yes``.
 
-    Without a terminal it asks, and so fails, only if files are missing: all else can be undone.
+    Without a terminal it asks, and so fails, only if files are missing or a retention becomes
+    shorter: all else can be undone.
     """
     if yes:
         return None
@@ -51,7 +52,7 @@ def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
     def confirm(plan: RestorePlan) -> bool:
         from deltactl.cli.pages.changes import describe_plan
 
-        if not (plan.missing or can_ask(session)):
+        if not (plan.missing or plan.risks or can_ask(session)):
             return True
         return ask(session, _question(plan), describe_plan(plan))
 
@@ -71,7 +72,7 @@ def _question(plan: RestorePlan) -> str:
             f" {format_count(lost, 'file')} cannot be read: the new version will lack "
             f"{'its' if lost == 1 else 'their'} {rows}."
         )
-    return text
+    return f"Afterwards, {'; '.join(plan.risks)}. {text}" if plan.risks else text
 
 
 def _present(session: Session, table: str, report: RestoreReport) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.sections import Column, Kind, Section, Table, Tone
-from deltactl.operations.manifest.plan import NEW
+from deltactl.operations.manifest.plan import NEW, STALE
 from deltactl.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -26,8 +26,13 @@ def describe_manifests(report: ManifestReport) -> Iterator[Section]:
         yield Section((Tone.GOOD("Up to date"), said))
     elif report.dry_run:
         columns = [Column("partition", Kind.PATH), Column("files", Kind.NUMBER), Column("manifest")]
+        live = {p.folder for p in plan.partitions if p.state != STALE}
         rows = [
-            (p.folder or "(whole table)", p.num_files, _WORDS[p.state])
+            (
+                p.folder or "(whole table)",
+                p.num_files,
+                "other file" if p.state == STALE and p.folder in live else _WORDS[p.state],
+            )
             for p in plan.partitions
             if p.state in _WORDS
         ]

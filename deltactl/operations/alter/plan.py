@@ -34,9 +34,11 @@ from deltactl.protocol.features import (
 from deltactl.protocol.properties import (
     DEFAULT_LOG_RETENTION_MS,
     DEFAULT_RETENTION_MS,
+    FILE_RETENTION,
+    LOG_RETENTION,
     ROW_TRACKING_COLUMN_KEYS,
-    TRUNCATION_RETENTION,
     TableProperties,
+    list_shorter_retentions,
 )
 from deltactl.protocol.property_rules import (
     MANIFESTS_KEY,
@@ -54,13 +56,11 @@ from deltactl.protocol.stats_columns import (
     ensure_stats_columns,
 )
 from deltactl.suggest import with_suggestion
-from deltactl.units import DAY_MS, format_duration
+from deltactl.units import format_duration
 
 _CDF_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _CONSTRAINT: Final = "delta.constraints."
 _CDF: Final = "delta.enableChangeDataFeed"
-_FILES: Final = "delta.deletedFileRetentionDuration"
-_LOG: Final = "delta.logRetentionDuration"
 _STATS: Final = (INDEXED_COLUMNS_KEY, STATS_COLUMNS_KEY)
 _MODE: Final = "delta.columnMapping.mode"
 _VECTORS: Final = "delta.enableDeletionVectors"
@@ -84,7 +84,7 @@ def plan_alter(snapshot: Snapshot, options: AlterOptions, new_id: str, warn: War
     _ensure_possible(metadata, set(changed))
     steps: list[Step] = []
     old, new = TableProperties(before.configuration), TableProperties(configuration)
-    if not {_FILES, _LOG}.isdisjoint(changed):
+    if not {FILE_RETENTION, LOG_RETENTION}.isdisjoint(changed):
         _warn_of_short_log(new, warn)
     if INDEXED_COLUMNS_KEY in changed and None not in map(new.text, _STATS):
         warn(f"{INDEXED_COLUMNS_KEY} has no effect: {STATS_COLUMNS_KEY} is set, and replaces it")
@@ -236,11 +236,11 @@ def _ensure_possible(after: Metadata, changed: Set[str]) -> None:
 
 
 def _warn_of_short_log(properties: TableProperties, warn: Warn) -> None:
-    files_ms = properties.duration_ms(_FILES, DEFAULT_RETENTION_MS)
-    log_ms = properties.duration_ms(_LOG, DEFAULT_LOG_RETENTION_MS)
+    files_ms = properties.duration_ms(FILE_RETENTION, DEFAULT_RETENTION_MS)
+    log_ms = properties.duration_ms(LOG_RETENTION, DEFAULT_LOG_RETENTION_MS)
     if log_ms < files_ms:
         warn(
-            f"{_LOG} ({format_duration(log_ms)}) is shorter than {_FILES} "
+            f"{LOG_RETENTION} ({format_duration(log_ms)}) is shorter than {FILE_RETENTION} "
             f"({format_duration(files_ms)}): a log cleanup removes versions whose files are still "
             "kept"
         )
@@ -255,12 +255,6 @@ def _find_risks(before: Metadata, after: Metadata, added: Sequence[str]) -> Iter
     if writers:
         yield f"engines without {', '.join(writers)} can no longer write to the table"
     old, new = TableProperties(before.configuration), TableProperties(after.configuration)
-    for key, default_ms, lost in (
-        (_FILES, DEFAULT_RETENTION_MS, "a vacuum then removes files of more versions"),
-        (_LOG, DEFAULT_LOG_RETENTION_MS, "a log cleanup then removes more versions"),
-        (TRUNCATION_RETENTION, DAY_MS, "the drop of a feature can then remove more versions"),
-    ):
-        if new.duration_ms(key, default_ms) < old.duration_ms(key, default_ms):
-            yield f"{key} becomes shorter: {lost}"
+    yield from list_shorter_retentions(old, new)
     if old.in_commit_timestamps and not new.in_commit_timestamps:
         yield "the times of all versions become those of their files"

@@ -75,15 +75,15 @@ def choose_directories(
         chosen = _matching(predicate, partitions, fields)
         if not chosen:
             context.warn(predicate.no_match(snapshot.store.uri, snapshot.version))
-    if options.since is not None:
+    foreign = folders - partitions.keys()
+    if options.since is not None and not foreign:  # else their writer had another layout
         touched = find_touched(log, snapshot, options.since)
         chosen = chosen if touched is None else chosen & touched
-    foreign = folders - partitions.keys()
     if foreign and chosen != partitions.keys():
         context.warn(
             f"{manifest_name(min(foreign))!r} is not of a partition that {snapshot.store.uri} can "
             "have now: such manifests are stale, also if they are not selected. Only a run without "
-            f"{option('where')} and {option('since')} writes those of all partitions"
+            f"{option('where')} writes those of all partitions"
         )
     return chosen | foreign
 

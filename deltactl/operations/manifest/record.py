@@ -20,6 +20,7 @@ from typing import Final
 from deltactl.errors import DeltactlError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.caught_up import caught_up_version, identify_commit
 from deltactl.operations.leases import LastRun, read_last_run, write_last_run
 from deltactl.operations.manifest.content import render_root
 from deltactl.operations.manifest.place import RECORD
@@ -34,7 +35,7 @@ _KILLED_MS: Final = DAY_MS
 
 
 class Writing:
-    """A run that writes the manifests of a table; marked inside of ``with``.
+    """A run that writes the manifests of a table to ``place``; marked inside of ``with``.
 
     ``is_whole``: afterwards, no manifest has an earlier version than the one that it writes.
     ``is_earlier``: this may be an earlier version than the record has.
@@ -43,18 +44,23 @@ class Writing:
     def __init__(
         self,
         log: DeltaLog,
+        place: Store,
         context: RunContext,
         *,
         is_whole: bool = True,
         is_earlier: bool = False,
     ) -> None:
-        self._log, self._store, self._context = log, log.store, context
+        self._log, self._store, self._context = log, place, context
         self._is_whole, self._is_earlier = is_whole, is_earlier
         self._mark = f"{_MARKS}/{context.clock.new_id()}"
         self._written: Snapshot | None = None
 
     def __enter__(self) -> Writing:
         self._store.put(self._mark, b"")
+        return self.read()
+
+    def read(self) -> Writing:
+        """Read the record; a run that only looks needs no mark."""
         self._found = read_last_run(self._store, RECORD)
         return self
 
@@ -71,29 +77,24 @@ class Writing:
         list other files.
         """
         last = self._found
-        if last is None or last.caught_up_version is None:
+        if last is None or last.address != render_root(snapshot.store.uri):
             return None
-        found = (last.table_id, last.address, last.commit)
-        expected = (
-            snapshot.metadata.id,
-            render_root(snapshot.store.uri),
-            self._identify(last.caught_up_version),
-        )
-        # A later version is of an earlier table at this address.
-        is_of_table = last.caught_up_version <= snapshot.version and found == expected
-        return last.caught_up_version if is_of_table else None
+        return caught_up_version(last, self._log, snapshot)
 
     def limit_since(self, snapshot: Snapshot, since: int | None) -> int | None:
         """Return ``since``, or the version that all manifests had if this is earlier, and warn.
 
-        If that version is not known, the manifests of the other partitions may be of any version.
+        Return ``None`` if that version is not known: all manifests may be outdated.
         """
         if since is None:
             return None
         recorded = self.recorded_version(snapshot)
         if recorded is None:
-            self._is_whole = False
-            return since
+            self._context.warn(
+                f"no version of the manifests up to {snapshot.version} is recorded: all "
+                "partitions are considered"
+            )
+            return None
         if since > recorded:
             self._context.warn(
                 f"the manifests are of version {recorded}, which is before version {since}: all "
@@ -104,14 +105,16 @@ class Writing:
     def begin(self, snapshot: Snapshot) -> None:
         """Call this before manifests are written: until ``end``, they may be outdated."""
         self._written = snapshot
-        if self._is_earlier:
+        # In another directory, the record first says whose manifests they are.
+        is_foreign = self._found is None or self._found.address != render_root(snapshot.store.uri)
+        if self._is_earlier or (is_foreign and self._store is not snapshot.store):
             self._forget(snapshot)
 
     def end(self, snapshot: Snapshot) -> None:
         """Record the version of a snapshot, unless other runs wrote too; a failure is a warning."""
         try:
             if self._is_whole and self._is_alone():
-                version, commit = snapshot.version, self._identify(snapshot.version)
+                version, commit = snapshot.version, identify_commit(self._log, snapshot.version)
                 record = as_record(snapshot, self._context)
                 record = replace(record, caught_up_version=version, commit=commit)
                 write_last_run(self._store, RECORD, record)
@@ -140,15 +143,11 @@ class Writing:
             self._store.delete_many(killed)
         return len(killed) == len(marks) and read_last_run(self._store, RECORD) == self._found
 
-    def _identify(self, version: int) -> str:
-        """Return the size and the time of a commit; they change if its version is used again."""
-        file = self._log.commit_files.get(version)
-        return "" if file is None else f"{file.size_bytes} {file.modified_ms}"
 
-
-def has_record(store: Store) -> bool:
-    """Return whether manifests have a record, of a version or of their table."""
-    return read_last_run(store, RECORD) is not None
+def has_record(store: Store, *, needs_version: bool) -> bool:
+    """Return whether manifests have a record, of their version or only of their table."""
+    last = read_last_run(store, RECORD)
+    return last is not None and not (needs_version and last.caught_up_version is None)
 
 
 def as_record(snapshot: Snapshot, context: RunContext) -> LastRun:

@@ -15,9 +15,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
+    SafetyError,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -32,12 +36,20 @@ from deltactl.operations.manifest.content import (
 from deltactl.operations.manifest.directories import ensure_distinct
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.place import find_schemes, record_table, render_command
-from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
+from deltactl.operations.manifest.plan import STALE, ManifestPlan, plan_manifests
 from deltactl.operations.manifest.record import Writing, as_record, has_record
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
+from deltactl.operations.missing_files import (
+    PRESENCE_COLUMNS,
+    find_away_refusal,
+    find_missing,
+    list_missing,
+)
+from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
+from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -69,8 +81,8 @@ def generate_manifests(
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
-        SafetyError: the schema lacks required columns, or the file system takes the directories of
-            two partitions for one.
+        SafetyError: the schema lacks required columns, files of the earlier version are missing, or
+            the file system takes the directories of two partitions for one.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.
@@ -88,20 +100,35 @@ def generate_manifests(
                 f"{', '.join(sorted(lines.unused))}, so {option('schemes')} does not replace it"
             )
         options = replace(options, check=options.check or dry_run)
-        is_earlier = options.version is not None
-        is_recorded = place is log.store and (
-            snapshot.properties.refreshes_manifests or (is_earlier and has_record(place))
-        )
-        if options.check or not is_recorded:
+        is_whole, is_earlier = options.where is None, options.version is not None
+        writing = Writing(log, place, context, is_whole=is_whole, is_earlier=is_earlier)
+        if options.check:
+            if options.since is not None:
+                since = writing.read().limit_since(snapshot, options.since)
+                options = replace(options, since=since)
             report = _generate(log, snapshot, lines, options, context, output=place)
-        else:
-            is_whole = options.where is None
-            with Writing(log, context, is_whole=is_whole, is_earlier=is_earlier) as writing:
+        elif _is_recorded(snapshot, options, place):
+            with writing:
                 options = replace(options, since=writing.limit_since(snapshot, options.since))
-                report = _write_newest(log, snapshot, lines, options, context, writing=writing)
+                report = _write_newest(
+                    log, snapshot, lines, options, context, output=place, writing=writing
+                )
+        else:
+            report = _generate(log, snapshot, lines, options, context, output=place)
     if not report.plan.is_empty:
         warn_of_old_types(snapshot, context.warn)
     return report
+
+
+def _is_recorded(snapshot: Snapshot, options: ManifestOptions, place: Store) -> bool:
+    """Return whether the version of the manifests is recorded: only if a later run needs it.
+
+    These are refreshes after commits, and runs with ``since``.
+    """
+    is_own = place is snapshot.store
+    if options.since is not None or (is_own and snapshot.properties.refreshes_manifests):
+        return True
+    return has_record(place, needs_version=not is_own)
 
 
 def _write_newest(
@@ -111,6 +138,7 @@ def _write_newest(
     options: ManifestOptions,
     context: RunContext,
     *,
+    output: Store,
     writing: Writing,
 ) -> ManifestReport:
     """Write manifests until the log has no later version, which another run may have written.
@@ -130,7 +158,7 @@ def _write_newest(
             if not is_newest:
                 base.ensure_same_table(log)  # else `since` is of another table
             report = _generate(
-                log, snapshot, lines, options, context, output=log.store, writing=writing
+                log, snapshot, lines, options, context, output=output, writing=writing
             )
         reports.append(report)
         options = replace(options, since=snapshot.version, ddl=None)
@@ -160,6 +188,8 @@ def _generate(
         )
     elif plan.vectors:
         raise _has_vectors(plan.vectors, snapshot.store.uri, options)
+    if options.version is not None and snapshot.version != log.listed.latest_version:
+        _ensure_files(snapshot, plan, context)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl: tuple[str, ...] = ()
     if options.ddl:
@@ -168,7 +198,7 @@ def _generate(
         ddl = tuple(render_ddl(snapshot, plan, root, options))
     if options.check:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
-    if output is not snapshot.store:
+    if output is not snapshot.store and writing is None:
         record_table(output, as_record(snapshot, context))
     if writing is not None:
         writing.begin(snapshot)
@@ -179,6 +209,27 @@ def _generate(
         raise
     CommitBase.of(snapshot).ensure_same_table(log)
     return ManifestReport(plan, root, window_ms=window_ms, ddl=ddl)
+
+
+def _ensure_files(snapshot: Snapshot, plan: ManifestPlan, context: RunContext) -> None:
+    """Look for the files in the manifests of an earlier version: a vacuum may have removed them."""
+    folders = {it.folder for it in plan.partitions if it.state != STALE}
+    fields = snapshot.metadata.partition_fields
+
+    def choose(files: pa.Table) -> pa.Table:
+        groups = group_partitions(files["partition_values"], fields, by_text=True)
+        is_in = np.array([label in folders for label in groups.labels()], np.bool_)
+        return files.filter(array_of(is_in[groups.ids]))
+
+    batches = map(choose, snapshot.file_batches((*PRESENCE_COLUMNS, "partition_values")))
+    missing = find_missing(snapshot.store, batches, context)
+    if missing:
+        raise find_away_refusal(snapshot.store, missing) or SafetyError(
+            f"no manifest was written: {format_count(len(missing), 'file', 'files')} of version "
+            f"{snapshot.version} cannot be read: {list_missing(missing)}",
+            hint=f"Run `deltactl describe-history {shlex.quote(snapshot.store.uri)} --restorable` "
+            "to see which versions have all their files.",
+        )
 
 
 def _has_vectors(count: int, table: str, options: ManifestOptions) -> UnsupportedFeatureError:
@@ -225,13 +276,13 @@ def refresh_manifests(
             return None
         log.ensure_allowed(None)
         schemes = find_schemes(log)
-        with Writing(log, context) as writing:
+        with Writing(log, store, context) as writing:
             is_known = before is not None and schemes is not None
             since = writing.recorded_version(snapshot) if is_known else None
             options = ManifestOptions(since=since, schemes=schemes or {})
             snapshot, lines = load_table(log, None, snapshot, options.schemes)
             rest = context.without_cancel()
-            return _write_newest(log, snapshot, lines, options, rest, writing=writing)
+            return _write_newest(log, snapshot, lines, options, rest, output=store, writing=writing)
     except DeltactlError as error:
         context.warn(
             f"the commit succeeded, but the manifests were not refreshed: {error.message}; "

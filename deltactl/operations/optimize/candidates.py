@@ -16,6 +16,7 @@ from deltactl.log.commits.file_actions import ensure_complete, sum_sizes
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags, Integers
+from deltactl.operations.caught_up import caught_up_version
 from deltactl.operations.leases import read_last_run
 from deltactl.operations.optimize.known_stats import known_stats_type, mergeable_leaves
 from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
@@ -211,14 +212,21 @@ def _leave_untouched(
 def _find_since(log: DeltaLog, snapshot: Snapshot, options: OptimizeOptions) -> int | None:
     """Return the version after which a change counts; ``None``: any change.
 
-    The last run may be of an earlier table at this address: then nothing is excluded.
+    The last run may be of an earlier table at this address, or of a log that was replaced by a
+    backup: then nothing is excluded.
     """
     if options.since_version != LAST_RUN:
         return None if options.since_version is None else int(options.since_version)
     last = read_last_run(log.store, "optimize")
-    if last is None or last.table_id != snapshot.metadata.id:
+    if last is None or last.table_id != snapshot.metadata.id or last.caught_up_version is None:
         return None
-    return last.caught_up_version
+    since = caught_up_version(last, log, snapshot)
+    if since is None:
+        log.warn(
+            f"version {last.caught_up_version} of the last run is not known to be a version of "
+            "this log: all partitions are considered"
+        )
+    return since
 
 
 def _outside(

@@ -35,7 +35,11 @@ from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+from deltactl.protocol.properties import (
+    ROW_TRACKING_COLUMN_KEYS,
+    TableProperties,
+    list_shorter_retentions,
+)
 from deltactl.protocol.schema import TYPE_CHANGES_KEY, Field, PrimitiveType, is_void, render_type
 
 _CONSTRAINT: Final = "delta.constraints."
@@ -53,7 +57,7 @@ class RestorePlan:
     ``wanted_files``; those that are live in both versions are ``removed``. ``renumbered`` are files
     of both versions that get the row ids of the target again. ``state`` is ``None`` if
     only the files of some partitions are restored; then ``undone`` are the later versions that
-    changed these partitions.
+    changed these partitions. ``risks`` are the retentions that become shorter.
     """
 
     version: int
@@ -72,6 +76,7 @@ class RestorePlan:
     files_after: int
     bytes_after: int
     undone: tuple[int, ...] = ()
+    risks: tuple[str, ...] = ()
 
     @property
     def added_bytes(self) -> int:
@@ -199,6 +204,12 @@ def plan_restore(
         ()
         if predicate is None or is_empty
         else tuple(find_changing(versions.log, predicate, target.version + 1)),
+        tuple(
+            list_shorter_retentions(
+                TableProperties(current.metadata.configuration),
+                TableProperties(metadata.configuration),
+            )
+        ),
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError
+from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.lifetimes import VersionRange
 from deltactl.log.snapshot import Snapshot
@@ -37,6 +38,7 @@ from deltactl.operations.restored_state import (
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
 from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
+from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_count, format_duration, format_timestamp
 
 __all__ = ["RestoreOptions", "RestorePlan", "RestoreReport", "restore_table"]
@@ -82,6 +84,7 @@ def restore_table(
     refusal = _find_refusal(versions, plan, options, context)
     if refusal is None:
         _warn_of_append_only(plan, versions.current, context)
+        _warn_of_retentions(plan, context)
         _warn_of_features(plan, versions.current, context)
     if dry_run:
         context.warn_of_refusal(refusal)
@@ -149,14 +152,14 @@ def _warn_of_vacuums(
     versions: Versions, plan: RestorePlan, context: RunContext
 ) -> tuple[VersionRange, ...]:
     """Warn of running vacuums and of the next one; return the versions that become unreadable."""
-    log, current, target = versions.log, versions.current, versions.target
-    now_ms = context.clock.now_ms()
+    log, target = versions.log, versions.target
+    now_ms, retention_ms = context.clock.now_ms(), _retention_after(versions, plan)
 
     def look() -> tuple[tuple[str, ...], tuple[VersionRange, ...]]:
         unfinished = find_open_vacuums(log)
         return (
             tuple(describe_start(log, version) for version in unfinished),
-            find_ends(log, current, target, now_ms),
+            () if retention_ms is None else find_ends(versions, plan.removed, retention_ms, now_ms),
         )
 
     try:
@@ -173,15 +176,29 @@ def _warn_of_vacuums(
             "commit). It may remove files that this run restores, so deltactl checks these files "
             "again after the commit"
         )
-    if ends:
-        retention = format_duration(current.properties.deleted_file_retention_ms)
+    if ends and retention_ms is not None:
+        retention = format_duration(retention_ms)
         ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ends)
         context.warn(
-            f"the restored version {plan.target_version} is older than the table's retention of "
-            f"{retention}. The restored table stays readable, but the next vacuum makes version "
-            f"{ranges} unreadable"
+            f"the restored version {plan.target_version} is older than the retention of "
+            f"{retention} that the table then has. The restored table stays readable, but the next "
+            f"vacuum makes version {ranges} unreadable"
         )
     return ends
+
+
+def _retention_after(versions: Versions, plan: RestorePlan) -> int | None:
+    """Return the retention of removed files after the commit, in ms; ``None`` if it is invalid."""
+    after = versions.current.metadata if plan.state is None else plan.state.metadata
+    with suppress(UsageError):  # vacuums are refused
+        return TableProperties(after.configuration).deleted_file_retention_ms
+    return None
+
+
+def _warn_of_retentions(plan: RestorePlan, context: RunContext) -> None:
+    """Warn of retentions that become shorter with the restored properties."""
+    for risk in plan.risks:
+        context.warn(f"the properties of version {plan.target_version} come back: {risk}")
 
 
 def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunContext) -> None:

@@ -49,8 +49,24 @@ def test_a_dry_run_a_run_and_a_check(cli: RunCli, table: TableBuilder) -> None:
     assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
     ran = cli("generate-manifest", "events", "--check")
     assert (ran.code, ran.out) == (0, f"Up to date: 2 manifests of version 1 under\n{root}\n")
+    assert cli("generate-manifest", "events", "--since", "1").out == ran.out  # nothing is recorded
     ran = cli("generate-manifest", "events", "--since", "1")
     assert ran.out == f"Up to date: nothing to compare of version 1 under\n{root}\n"
+
+
+def test_a_file_beside_a_manifest_is_of_a_partition_that_exists(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    cli("generate-manifest", "events")
+    for folder in ("day=a b", "day=old"):
+        Path("events", ROOT, folder).mkdir(exist_ok=True)
+        Path("events", ROOT, folder, "notes.txt").touch()
+    ran = cli("generate-manifest", "events", "--check")
+    assert ran.code == 3
+    assert [line.split("  ")[-1] for line in ran.out.splitlines() if "day=" in line] == [
+        "other file",
+        "partition does not exist",
+    ]
 
 
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:

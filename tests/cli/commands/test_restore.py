@@ -60,6 +60,22 @@ def test_the_undo_is_certain_if_nothing_was_removed(cli: RunCli, table: TableBui
     assert ran.out.endswith("To undo it:\n  deltactl restore events --to-version 4\n")
 
 
+@pytest.mark.parametrize("name", ["deletedFile", "log"])
+def test_a_shorter_retention_must_be_confirmed(cli: RunCli, table: TableBuilder, name: str) -> None:
+    """As in `alter --set`; the version is restored, and so are its properties."""
+    key = f"delta.{name}RetentionDuration"
+    table.change_metadata(configuration={key: "interval 90 days"})
+    words = ["restore", "events", "--to-version", "1"]
+    assert f"{key} becomes shorter: a" in cli(*words, "--dry-run").err
+    ran = cli(*words)
+    assert (ran.code, version()) == (6, 4)
+    assert f"Afterwards, {key} becomes shorter: a" in ran.err
+    assert "rerun with --yes" in ran.err
+    assert cli(*words, "--where", "p = 'a'").code == 0  # properties do not change
+    assert cli(*words, "--yes").code == 0
+    assert cli("restore", "events", "--to-version", "4").code == 0  # becomes longer
+
+
 def test_where_restores_only_matching_partitions(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("restore", "events", "--to-version", "1", "--where", "p = 'a'")
     assert ran.out.startswith("Restored version 1 where p = 'a' in version 4\n")

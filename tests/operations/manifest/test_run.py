@@ -398,10 +398,8 @@ def test_a_condition_that_matches_no_partition_is_a_warning(check: bool) -> None
     assert states(report) == {"p=a": "stale"}
 
 
-@pytest.mark.parametrize("chosen", [{"where": "n >= 2"}, {"where": "p = 'a'"}, {"since": 1}])
-def test_manifests_of_other_partition_columns_are_deleted_whatever_is_chosen(
-    chosen: dict[str, Any],
-) -> None:
+@pytest.mark.parametrize("where", ["n >= 2", "p = 'a'"])
+def test_manifests_of_other_partition_columns_are_deleted_whatever_is_chosen(where: str) -> None:
     store = fresh_store()
     columns = [*COLUMNS, Column("n", "integer")]
     builder = TableBuilder(store, columns, partition_by=["n", "p"])
@@ -412,7 +410,7 @@ def test_manifests_of_other_partition_columns_are_deleted_whatever_is_chosen(
     for folder in (*foreign, *kept):
         store.put("/".join(filter(None, (MANIFEST_DIR, folder, "manifest"))), b"")
     told: list[str] = []
-    options = ManifestOptions(**chosen)
+    options = ManifestOptions(where=where)
     wanted = {"n=2/p=a": "new", **dict.fromkeys(foreign, "stale")}
     check = generate(store, replace(options, check=True), warn=told.append)
     assert states(check) == wanted and not check.is_up_to_date
@@ -433,16 +431,96 @@ def test_a_condition_on_a_repartitioned_table_leaves_no_manifest_of_the_old_layo
     builder.change_metadata(partitionColumns=["q"])
     builder.partition_by = ("q",)
     builder.append([{**row(3), "q": "x"}])
-    changed = ManifestOptions(since=1, check=True)
-    assert generate(builder.store, changed, warn=pytest.fail).plan.count("stale") == 2
     report = generate(builder.store, ManifestOptions(where="q = 'x'"))
     assert states(report) == {"q=x": "new", "p=a": "stale", "p=b": "stale"}
     assert_reads_alike(tmp_path, builder)
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_since_the_version_of_a_repartition_writes_all_manifests(
+    tmp_path: Path, is_recorded: bool
+) -> None:
+    """Also if the manifests of the old layout were put back behind the record."""
+    columns = [*COLUMNS, Column("q", "string")]
+    builder = TableBuilder(tmp_path / "t x", columns, partition_by=["p"])
+    builder.append([{**row(1), "q": "x"}], [{**row(2, "b"), "q": "y"}])
+    generate(builder.store)
+    shutil.copytree(tmp_path / "t x" / MANIFEST_DIR, tmp_path / "old")
+    builder.partition_by = ("q",)
+    builder.commit(
+        builder.metadata_action(partitionColumns=["q"]),
+        *(builder.remove_action(path) for path, _ in builder.state.files),
+        *(builder.write_file([{**row(3), "q": q}]) for q in "xy"),
+    )
+    since = ManifestOptions(since=builder.version)
+    if is_recorded:
+        generate(builder.store, since)
+        shutil.rmtree(tmp_path / "t x" / MANIFEST_DIR)
+        shutil.copytree(tmp_path / "old", tmp_path / "t x" / MANIFEST_DIR)
+    report = generate(builder.store, since)
+    assert states(report) == {"q=x": "new", "q=y": "new", "p=a": "stale", "p=b": "stale"}
+    assert_reads_alike(tmp_path, builder)
+
+
+def test_since_begins_at_the_recorded_version_and_without_one_compares_all() -> None:
+    """Without the property too: a version that is not recorded may be after that of a manifest."""
+    builder = memory("a")
+    generate(builder.store)
+    builder.append([row(5, "b")])
+    told: list[str] = []
+    since = ManifestOptions(since=2)
+    report = generate(builder.store, replace(since, check=True), warn=told.append)
+    assert states(report) == {"p=a": "unchanged", "p=b": "new"}
+    assert states(generate(builder.store, since, warn=told.append)) == states(report)
+    assert [it.partition(":")[0] for it in told] == [
+        "no version of the manifests up to 2 is recorded"
+    ] * 2
+    builder.append([row(6, "c")])
+    generate(builder.store)  # recorded, as a later run needs it
+    builder.append([row(7, "c")])
+    builder.append([row(8, "d")])
+    for options in (replace(since, since=5, check=True), replace(since, since=5)):
+        report = generate(builder.store, options)
+        assert states(report) == {"p=c": "changed", "p=d": "new"}
+    generate(builder.store, ManifestOptions(version=1))
+    report = generate(builder.store, replace(since, since=5))
+    assert states(report) == {"p=b": "new", "p=c": "new", "p=d": "new"}
+
+
+def test_a_run_without_since_records_no_version() -> None:
+    """It would cost six requests that no later run needs."""
+    store = memory("a").store
+    for _ in range(2):
+        generate(store)
+    assert not any(name.startswith(OWN_DIR) for name in store.contents())  # type: ignore[attr-defined]
+
+
+def test_since_in_another_directory() -> None:
+    builder, output = memory("a"), fresh_store()
+    generate(builder.store, output=output)
+    builder.append([row(5, "b")])
+    generate(builder.store, ManifestOptions(where="p = 'b'"), output=output)
+    builder.append([row(5, "a")])
+    since = ManifestOptions(since=3)
+    assert states(generate(builder.store, since, output=output)) == {
+        "p=a": "changed",
+        "p=b": "unchanged",
+    }
+    builder.append([row(6, "b")])
+    assert states(generate(builder.store, since, output=output)) == {"p=b": "changed"}
+    first, other = ManifestOptions(since=0), fresh_store()
+    generate(builder.store, first, output=other)
+    builder.append([row(6, "c")])
+    told: list[str] = []
+    generate(builder.store, ManifestOptions(since=4), output=other, warn=told.append)
+    assert told == []  # the first run recorded its version
+
+
 def test_since_touches_what_later_versions_touched() -> None:
     builder = memory("a", "b", None)  # type: ignore[arg-type]
     first = builder.version
+    generate(builder.store, ManifestOptions(since=first))
+    builder.store.delete_many(list(written(builder.store)))
     paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
     builder.append([row(5, "c")])
     builder.remove(paths["b"], paths[None])
@@ -458,10 +536,13 @@ def test_since_touches_what_later_versions_touched() -> None:
     }
 
 
-@pytest.mark.parametrize(("since", "why"), [(0, "deleted from the log"), (9, "no version 9")])
-def test_since_a_version_whose_commits_are_unknown_compares_all(since: int, why: str) -> None:
+@pytest.mark.parametrize("since", [0, 9])
+def test_since_a_version_whose_commits_are_unknown_compares_all(since: int) -> None:
     builder = memory("a")
     builder.append([row(5, "c")])
+    if since == 0:
+        generate(builder.store, ManifestOptions(since=0))
+    why = "is recorded" if since else "deleted from the log"
     builder.checkpoint()
     builder.store.delete_many([f"_delta_log/{1:020d}.json"])
     told: list[str] = []
@@ -470,24 +551,22 @@ def test_since_a_version_whose_commits_are_unknown_compares_all(since: int, why:
     assert any(why in message for message in told)
 
 
-@pytest.mark.parametrize("chosen", [{"where": "p = 'a'"}, {"since": 3}])
-def test_only_chosen_partitions_are_purged_and_checked_for_vectors(chosen: dict[str, Any]) -> None:
+def test_only_chosen_partitions_are_purged_and_checked_for_vectors() -> None:
+    where = "p = 'a'"
     builder = memory("c")
     (path,) = builder.append([row(8, "b"), row(9, "b")])
     builder.delete_rows(path, [0])
     assert builder.version == 3
     (path,) = builder.append([row(5, "a"), row(6, "a")])
-    assert states(generate(builder.store, ManifestOptions(**chosen))) == {"p=a": "new"}
+    assert states(generate(builder.store, ManifestOptions(where=where))) == {"p=a": "new"}
     builder.delete_rows(path, [0])
     with pytest.raises(UnsupportedFeatureError, match="1 live file of .* has deletion") as caught:
-        generate(builder.store, ManifestOptions(**chosen))
+        generate(builder.store, ManifestOptions(where=where))
     command = f"`deltactl generate-manifest {builder.store.uri} "
-    command += (
-        "--where 'p = '\"'\"'a'\"'\"'' --purge-first`" if "where" in chosen else "--purge-first`"
-    )
+    command += "--where 'p = '\"'\"'a'\"'\"'' --purge-first`"
     assert command in (caught.value.hint or "")
     before = builder.version
-    report = generate(builder.store, ManifestOptions(**chosen, purge_first=True))
+    report = generate(builder.store, ManifestOptions(where=where, purge_first=True))
     assert (states(report), report.purged_from) == ({"p=a": "changed"}, before)
     assert {remove["path"] for remove in bodies(builder.store, before + 1, "remove")} == {path}
     rest = ManifestOptions(where="p = 'c'", purge_first=True)
@@ -495,6 +574,16 @@ def test_only_chosen_partitions_are_purged_and_checked_for_vectors(chosen: dict[
     assert (states(report), report.purged_from) == ({"p=c": "new"}, None)
     with pytest.raises(UnsupportedFeatureError, match="1 live file"):
         generate(builder.store)
+
+
+def test_since_purges_all_partitions_that_it_considers() -> None:
+    """Without a recorded version, all."""
+    builder = memory("c")
+    for p in "ab":
+        (path,) = builder.append([row(8, p), row(9, p)])
+        builder.delete_rows(path, [0])
+    options = ManifestOptions(since=builder.version - 1, purge_first=True)
+    assert set(states(generate(builder.store, options))) == {"p=a", "p=b", "p=c"}
 
 
 def test_a_condition_for_removed_partitions_purges_nothing() -> None:
@@ -515,6 +604,35 @@ def test_an_older_version_can_be_named() -> None:
     assert set(states(generate(builder.store, ManifestOptions(version=1)))) == {"p=a"}
     with pytest.raises(VersionNotFoundError):
         generate(builder.store, ManifestOptions(version=9))
+
+
+@pytest.mark.parametrize("more", [{}, {"check": True}, {"where": "p = 'a'"}, {"since": 0}])
+def test_an_older_version_without_all_its_files_is_refused(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """Also if the files of only some partitions are gone; others can be written."""
+    builder = local(tmp_path)
+    gone, _ = builder.append([row(1)], [row(2, "b")])
+    builder.remove(gone)
+    generate(builder.store)
+    before = manifests(tmp_path)
+    builder.store.delete_many([gone])
+    options = ManifestOptions(version=1, **more)
+    with pytest.raises(SafetyError, match="1 file of version 1 cannot be read: 'p=a/") as caught:
+        generate(builder.store, options)
+    assert "--restorable` to see" in (caught.value.hint or "")
+    assert manifests(tmp_path) == before
+    report = generate(builder.store, ManifestOptions(version=1, where="p = 'b'"))
+    assert states(report) == {"p=b": "unchanged"}
+    assert generate(builder.store, ManifestOptions(version=2)).plan.is_empty
+
+
+def test_the_files_of_the_latest_version_are_not_looked_for(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.store.delete_many(builder.append([row(1)]))
+    for options in (ManifestOptions(), ManifestOptions(version=1)):
+        generate(builder.store, options)
+    assert manifests(tmp_path)
 
 
 def test_schemes_and_roots_elsewhere() -> None:
@@ -1071,6 +1189,21 @@ def test_a_restore_says_that_manifests_are_outdated_which_nothing_refreshes(tmp_
     restore(4)  # which has it
     assert len(told) == 1
     assert generate(builder.store, ManifestOptions(check=True)).plan.is_empty
+
+
+def test_the_advice_after_a_restore_of_column_mapping_is_not_refused() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], mapping="name")
+    builder.append([{"id": 1}])
+    builder.change_metadata(configuration={})
+    builder.append([{"id": 2}])
+    generate(builder.store)
+    told: list[str] = []
+    run_on(builder.store, restore_table, RestoreOptions(version=1), warn=told.append)
+    uri = builder.store.uri
+    commands = f"Run `deltactl alter {uri} --drop-feature columnMapping`, then `deltactl generate-"
+    assert commands in told[-1]
+    with pytest.raises(UnsupportedFeatureError, match="column mapping"):
+        generate(builder.store)
 
 
 def test_manifests_are_written_when_the_property_is_set(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -462,9 +463,28 @@ def test_versions_that_the_next_vacuum_ends_are_named() -> None:
     warnings: list[str] = []
     report = restore(store, 1, warnings, now=True)
     assert report.ends == ((2, 2),)
-    assert "version 1 is older than the table's retention of 7d" in warnings[0]
+    assert "version 1 is older than the retention of 7d" in warnings[0]
     assert "makes version 2 unreadable" in warnings[0]
     assert ids(store) == [1]
+
+
+@pytest.mark.parametrize("before, after", [("30 days", "0 hours"), ("0 hours", "30 days")])
+def test_the_retention_after_the_restore_decides(tmp_path: Path, before: str, after: str) -> None:
+    name = "delta.deletedFileRetentionDuration"
+    builder = TableBuilder(tmp_path, [Column("id")], properties={name: f"interval {after}"})
+    builder.append([{"id": 1}])
+    (second,) = builder.append([{"id": 2}])
+    builder.remove(second)
+    builder.change_metadata(configuration={name: f"interval {before}"})
+    builder.append([{"id": 3}])
+    warnings: list[str] = []
+    is_shorter = after == "0 hours"
+    report = restore(builder.store, 1, warnings, now=True)
+    assert report.ends == (((2, 2), (5, 5)) if is_shorter else ())
+    assert any("becomes shorter: a vacuum" in it for it in warnings) is is_shorter
+    Table(str(tmp_path)).vacuum()
+    with pytest.raises(SafetyError, match="1 file of version 5") if is_shorter else nullcontext():
+        restore(builder.store, 5)
 
 
 def test_a_version_that_was_append_only_is_restored_with_a_warning() -> None:
