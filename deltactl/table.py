@@ -667,7 +667,8 @@ class Table:
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
-            keywords: those of ``CloneKeywords``, instead of those of ``options``.
+            keywords: those of ``CloneKeywords``, instead of those of ``options``. ``deep=False``
+                makes a shallow clone.
 
         Raises:
             InterruptedRunError: ``cancel`` was set before the commit.
@@ -677,6 +678,8 @@ class Table:
         from deltactl.operations.clone.options import CloneOptions
         from deltactl.operations.clone.run import clone_table
 
+        if "shallow" in keywords:
+            raise TypeError("unexpected keyword argument 'shallow'. Did you mean deep=False?")
         by_default = CloneOptions(deep=True) if options is None else options
         options = build_options(CloneOptions, by_default, keywords)
         if not isinstance(target, Table):
