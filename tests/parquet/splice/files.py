@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from deltactl.errors import DeltactlError
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.parquet.format import END_BYTES, MAGIC, FileMetaData, RowGroup
 from deltactl.parquet.thrift import ThriftStruct, decode, encode
 from deltactl.table import Table
+from tests.support.run import report_of
 from tests.support.table_builder import Column, array_of, map_of, struct_of
 
 ROWS: Final = 3000
@@ -164,14 +164,9 @@ def _written(writer: str, number: int) -> bytes:
 
 
 def optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:
-    """Return the report, also of a run that committed only a part."""
     chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
-    try:
-        return Table(str(folder), warn=pytest.fail).optimize(OptimizeOptions(**chosen))
-    except DeltactlError as error:
-        if not isinstance(error.report, OptimizeReport):
-            raise
-        return error.report
+    table = Table(str(folder), warn=pytest.fail)
+    return report_of(lambda: table.optimize(OptimizeOptions(**chosen)))
 
 
 def find_output(folder: Path) -> Path:
