@@ -49,6 +49,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import ClassVar, Final, TypeAlias
 
 Warn: TypeAlias = Callable[[str], None]
@@ -132,10 +133,14 @@ def ignore_warning(message: str) -> None:
 
 
 class DeltactlError(Exception):
-    """Base of all errors that deltactl raises on purpose. The texts contain no secrets."""
+    """Base of all errors that deltactl raises on purpose. The texts contain no secrets.
+
+    ``report``: that of the run, if a method of ``Table`` did a part of its work.
+    """
 
     code: str = "FAILED"
     exit_code: int = 1
+    report: object | None = None
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -224,16 +229,10 @@ class VerificationError(TableError):
 class CommitDamagedError(TableError):
     """The run committed, but its commit was overwritten, or files that it adds were deleted.
 
-    ``report``: that of the clone or restore, whose ``gone`` are the deleted files, if it is known.
+    ``report.gone``: the files that were deleted after a clone or restore.
     """
 
     code = "COMMIT_DAMAGED"
-
-    def __init__(
-        self, message: str, *, hint: str | None = None, report: object | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.report = report
 
 
 class ConflictError(DeltactlError):
@@ -487,9 +486,10 @@ def find_worst_error(errors: Iterable[DeltactlError]) -> DeltactlError:
 
 
 def explain_rest(cause: DeltactlError, message: str, *, hint: str | None = None) -> DeltactlError:
-    """Return an error about a part of the work, with the code and exit status of its cause."""
-    error = DeltactlError(message, hint=hint)
-    error.code, error.exit_code = cause.code, cause.exit_code
+    """Return an error about a part of the work, of the class of its cause."""
+    error = copy(cause)
+    error.message, error.hint = mask_address(message), hint if hint is None else mask_address(hint)
+    error.args = (error.message,)
     return error
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from deltactl.errors import UsageError, Warn
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, Warn, name_table
 from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum.undo import UndoReport
     from deltactl.storage.log_store import DynamoDbLogStore
 
+R = TypeVar("R")
+
 
 class TableWarning(UserWarning):
     """A problem of a table that does not stop a run, such as an invalid _last_checkpoint."""
@@ -93,6 +95,15 @@ def _is_inside(frame: FrameType) -> bool:
     if name == "contextlib" and frame.f_back is not None:
         return _is_inside(frame.f_back)
     return name.startswith("deltactl.")
+
+
+def _finish(uri: str, report: R, error: DeltactlError | None) -> R:
+    """Return the report of a run; raise its error, unless all that is left needs only a rerun."""
+    if error is None or isinstance(error, PartialSuccessError):
+        return report
+    error.report = report
+    error.hint = error.hint and name_table(error.hint, uri)
+    raise error
 
 
 class Table:
@@ -380,16 +391,17 @@ class Table:
         The keywords are those of ``OptimizeKeywords``; they replace fields of ``options``.
 
         Raises:
-            DeltactlError: a safety rule refused the run, other writers committed conflicting
-                changes, or every bin failed.
+            DeltactlError: a safety rule refused the run, other writers took all bins, or files
+                could not be rewritten. If others were, the error has the report.
         """
         from deltactl.operations.optimize.options import OptimizeOptions
         from deltactl.operations.optimize.run import optimize_table
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return optimize_table(
+        report = optimize_table(
             log, build_options(OptimizeOptions, options, keywords), context, dry_run=dry_run
         )
+        return _finish(log.uri, report, report.find_error())
 
     def vacuum(
         self,
@@ -410,15 +422,18 @@ class Table:
         Raises:
             InterruptedRunError: ``cancel`` was set before a file was removed. Later,
                 ``report.interrupted`` is true.
-            DeltactlError: a safety rule refused the run, or no file could be removed.
+            DeltactlError: a safety rule refused the run, or files could not be removed, or are
+                lost. If it began, the error has the report.
         """
+        from deltactl.operations.vacuum.lost import find_vacuum_error
         from deltactl.operations.vacuum.options import VacuumOptions
         from deltactl.operations.vacuum.run import vacuum_table
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return vacuum_table(
+        report = vacuum_table(
             log, build_options(VacuumOptions, options, keywords), context, dry_run=dry_run
         )
+        return _finish(log.uri, report, find_vacuum_error(report, log.uri))
 
     def undo_vacuum(self, run_id: str = "last", *, dry_run: bool = False) -> UndoReport:
         """Restore the files that a vacuum removed; an existing file is never replaced.
@@ -431,12 +446,15 @@ class Table:
             dry_run: return the files that can be restored; write nothing.
 
         Raises:
-            DeltactlError: there is no such vacuum, or the store failed.
+            DeltactlError: there is no such vacuum, or the store failed. If files cannot be
+                restored, the error has the report.
         """
         from deltactl.operations.vacuum.undo import undo_vacuum
 
         ensure_type("run_id", run_id, str)
-        return undo_vacuum(self._log_for(dry_run).store, run_id, dry_run=dry_run)
+        log = self._log_for(dry_run)
+        report = undo_vacuum(log.store, run_id, dry_run=dry_run)
+        return _finish(log.uri, report, None if dry_run else report.find_error())
 
     def purge_quarantine(
         self, *, force_retention: bool = False, dry_run: bool = False
@@ -450,13 +468,15 @@ class Table:
             dry_run: return what would be deleted; delete nothing.
 
         Raises:
-            DeltactlError: the table does not exist, or the store failed.
+            DeltactlError: the table does not exist, or the store failed. If files are kept because
+                something needs them, or were not deleted, the error has the report.
         """
         from deltactl.operations.vacuum.purge import purge_quarantine
 
         ensure_type("force_retention", force_retention, bool)
         log, context = self._begin(dry_run)
-        return purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
+        report = purge_quarantine(log, context, force_retention=force_retention, dry_run=dry_run)
+        return _finish(log.uri, report, None if dry_run else report.find_error(log.uri))
 
     def checkpoint(
         self,
@@ -475,16 +495,17 @@ class Table:
         Raises:
             InterruptedRunError: ``cancel`` was set before the checkpoint was written. Later,
                 ``report.interrupted`` is true.
-            DeltactlError: a safety rule refused the run, or the checkpoint that was written
-                differs from the snapshot.
+            DeltactlError: a safety rule refused the run, the checkpoint that was written
+                differs from the snapshot, or log files were not deleted.
         """
         from deltactl.operations.checkpoint.options import CheckpointOptions
         from deltactl.operations.checkpoint.run import checkpoint_table
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return checkpoint_table(
+        report = checkpoint_table(
             log, build_options(CheckpointOptions, options, keywords), context, dry_run=dry_run
         )
+        return _finish(log.uri, report, report.find_error())
 
     def repair_checkpoints(
         self,
@@ -498,12 +519,14 @@ class Table:
 
         Raises:
             InterruptedRunError: ``cancel`` was set before a checkpoint was written.
-            DeltactlError: the latest version cannot be rebuilt, or the store failed.
+            DeltactlError: the latest version cannot be rebuilt, the store failed, or problems are
+                left. In the last case, the error has the report.
         """
         from deltactl.operations.checkpoint.repair import repair_checkpoints
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return repair_checkpoints(log, context, dry_run=dry_run)
+        report = repair_checkpoints(log, context, dry_run=dry_run)
+        return _finish(log.uri, report, report.find_error())
 
     def check(
         self,
@@ -592,9 +615,7 @@ class Table:
         report = restore_table(
             log, build_options(RestoreOptions, options, keywords), context, dry_run=dry_run
         )
-        if error := report.find_error(log.uri):
-            raise error
-        return report
+        return _finish(log.uri, report, report.find_error(log.uri))
 
     def alter(
         self,
@@ -646,7 +667,8 @@ class Table:
             dry_run: return the plan as a report; write nothing.
             cancel: stops the run, if its commit was not written yet.
             on_progress: called whenever a task ends.
-            keywords: those of ``CloneKeywords``, instead of those of ``options``.
+            keywords: those of ``CloneKeywords``, instead of those of ``options``. ``deep=False``
+                makes a shallow clone.
 
         Raises:
             InterruptedRunError: ``cancel`` was set before the commit.
@@ -656,6 +678,8 @@ class Table:
         from deltactl.operations.clone.options import CloneOptions
         from deltactl.operations.clone.run import clone_table
 
+        if "shallow" in keywords:
+            raise TypeError("unexpected keyword argument 'shallow'. Did you mean deep=False?")
         by_default = CloneOptions(deep=True) if options is None else options
         options = build_options(CloneOptions, by_default, keywords)
         if not isinstance(target, Table):
@@ -667,9 +691,7 @@ class Table:
         )
         log, context = target._begin(dry_run, engine, cancel, on_progress)
         report = clone_table(source, log, options, context, dry_run=dry_run)
-        if error := report.find_error():
-            raise error
-        return report
+        return _finish(log.uri, report, report.find_error())
 
     def fix(
         self,

@@ -111,6 +111,12 @@ def test_a_wrong_keyword_names_the_nearest(table: Table) -> None:
         table.restore(x=1)  # type: ignore[call-arg]
 
 
+def test_a_shallow_clone_is_one_that_is_not_deep(table: Table, tmp_path: Path) -> None:
+    wrong: Any = {"shallow": True}
+    with pytest.raises(TypeError, match="'shallow'. Did you mean deep=False"):
+        table.clone(tmp_path / "clone", **wrong)
+
+
 def test_a_wrong_value_names_the_keyword(table: Table) -> None:
     with pytest.raises(UsageError, match="target_bytes: size '5' has no unit"):
         table.optimize(target_bytes="5")

@@ -77,3 +77,5 @@ def _purge(log: DeltaLog, context: RunContext, partitions: frozenset[str] | None
             is_part_done=bool(report.versions),
             hint=f"Rerun with {option('purge_first', True)}.",
         )
+    if error := report.find_error():
+        raise error

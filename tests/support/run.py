@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from deltactl.errors import ignore_warning
+from deltactl.errors import DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
@@ -29,3 +29,14 @@ def run_on(
     chosen = RunContext(**{"warn": ignore_warning, "sleep": lambda seconds: None, **context})
     with opened_as(store):
         return operation(DeltaLog(store, chosen.warn), options, chosen, **given)
+
+
+def report_of(run: Callable[[], R]) -> R:
+    """Return the report of a method of ``Table``, also if failures left a part of its work."""
+    try:
+        return run()
+    except DeltactlError as error:
+        report: Any = error.report
+        if report is None:
+            raise
+        return report  # type: ignore[no-any-return]

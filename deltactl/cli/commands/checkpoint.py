@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, dry_run_field, yes_field
 from deltactl.cli.session import Session
-from deltactl.errors import CorruptLogError, DeltactlError, SafetyError, StorageError
+from deltactl.errors import DeltactlError
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.option_fields import execution_option, safety_option
-from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointReport
@@ -109,14 +108,7 @@ def _checkpoint(
             )
             if stopped is not None:
                 _present(session, report, stopped)
-    error = None
-    if report.failed:
-        files = format_count(len(report.failed), "log file was", "log files were")
-        error = StorageError(
-            f"{files} not deleted: {report.failed[0][1]}",
-            hint="Fix the cause, then rerun with --cleanup-only.",
-        )
-    _present(session, report, error)
+    _present(session, report, report.find_error())
 
 
 def _present(session: Session, report: CheckpointReport, error: DeltactlError | None) -> None:
@@ -141,18 +133,9 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     log = session.open_table(table, read_only=dry_run)
     with session.run_context("repair") as context:
         report = repair_checkpoints(log, context, dry_run=dry_run)
-    error: DeltactlError | None = None
-    if not (dry_run or report.all_repaired):
-        left = [finding for finding in report.findings if not finding.repaired]
-        kind = SafetyError if left[0].is_refused else CorruptLogError
-        error = kind(
-            f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
-            f"{left[0].remedy}",
-            hint="Run `deltactl check TABLE --checkpoints` for details.",
-        )
     session.present(
         lambda: describe_repair(report),
-        error=error,
+        error=report.find_error(),
         is_work_needed=check and bool(report.findings),
         is_idle=not report.findings,
         version_before=report.version,

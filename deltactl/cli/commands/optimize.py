@@ -19,7 +19,6 @@ from deltactl.errors import (
     DeltactlError,
     PartialSuccessError,
     UsageError,
-    explain_rest,
     join_reasons,
 )
 from deltactl.operations.optimize.options import LAST_RUN, OptimizeOptions
@@ -117,7 +116,7 @@ def _run(
         report = optimize_table(log, options, context, dry_run=dry_run)
         if report.interrupted:
             stopped = session.find_interruption(
-                f"{_committed(report)}{_unfinished(report)}",
+                f"{report.committed}{_unfinished(report)}",
                 is_part_done=bool(report.versions),
                 hint=_hint_to_finish(report),
             )
@@ -135,24 +134,15 @@ def _what_is_left(session: Session, report: OptimizeReport) -> DeltactlError | N
 
     Such a run is not complete: schedulers and ``--min-interval`` must see an error.
     """
-    committed = _committed(report)
-    committed = committed[0].upper() + committed[1:]
-    if report.failures:
+    if error := report.find_error():
         for conflict in report.conflicts:
             session.output.warn(f"{_left(conflict.files)}: {conflict.reason}")
-        cause = report.find_worst_failure()
-        lost = sum(failure.files for failure in report.failures)
-        files = format_count(lost, "file was", "files were")
-        return explain_rest(
-            cause,
-            f"{files} not rewritten: {cause.message}",
-            hint=(cause.hint or "Fix the cause, then rerun.") + f" {committed}.",
-        )
+        return error
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
             f"{_left(lost)}: {join_reasons([left.reason for left in report.conflicts])}",
-            hint=f"Rerun to rewrite the rest. {committed}.",
+            hint=f"Rerun to rewrite the rest. {report.committed.capitalize()}.",
         )
     return None
 
@@ -184,14 +174,6 @@ def _present(
         is_idle=report.plan.is_empty,
         result=report.to_dict(),
     )
-
-
-def _committed(report: OptimizeReport) -> str:
-    if not report.versions:
-        return "nothing was committed"
-    removed = format_count(report.files_removed, "file")
-    versions = ", ".join(map(str, report.versions))
-    return f"{removed} became {report.files_added} in version {versions}"
 
 
 def _unfinished(report: OptimizeReport) -> str:

@@ -11,15 +11,8 @@ from deltactl.cli.confirm import ask, can_ask
 from deltactl.cli.options.common import TableArgument, check_field, dry_run_field, yes_field
 from deltactl.cli.options.declared import is_typed
 from deltactl.cli.session import Session
-from deltactl.errors import (
-    ConflictError,
-    DeltactlError,
-    FileMissingError,
-    PartialSuccessError,
-    UsageError,
-    explain_rest,
-)
-from deltactl.operations.vacuum.lost import find_lost_error
+from deltactl.errors import DeltactlError, UsageError
+from deltactl.operations.vacuum.lost import find_vacuum_error
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.option_fields import safety_option, selection_option
 from deltactl.units import format_count, format_duration, format_size
@@ -107,7 +100,7 @@ def command(
                 "that are in no action of it, add --mode full"
             )
         is_due = not report.plan.is_empty and report.skipped is None
-        error = _find_error(report, table)
+        error = find_vacuum_error(report, table, _NEXT_TIME)
         _present(session, report, error, is_work_needed=flags.check and is_due)
 
 
@@ -191,34 +184,6 @@ def _warn(session: Session, report: VacuumReport) -> None:
 
 
 _NEXT_TIME = " Next time, add --quarantine, so that --undo can restore deleted files."
-
-
-def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
-    """Return the error of a vacuum; report removed files that the table needs first."""
-    failed = _describe_failures(report)
-    lost = find_lost_error(report, table, _NEXT_TIME)
-    if lost is not None and failed is not None and not report.was_replaced:
-        return FileMissingError(f"{lost.message}; and {failed}", hint=lost.hint)
-    if lost is not None:
-        return lost
-    if failed is None:
-        return None
-    removed = f"{format_count(report.files_removed, 'file was', 'files were')} removed."
-    cause = report.find_worst_failure()
-    if isinstance(cause, ConflictError):
-        return PartialSuccessError(failed, hint=f"Rerun the command. {removed}")
-    hint = (cause.hint or "Fix the cause, then rerun.") + f" {removed}"
-    return explain_rest(cause, failed, hint=hint)
-
-
-def _describe_failures(report: VacuumReport) -> str | None:
-    texts = []
-    if stayed := [it for it in report.failures if it.path]:
-        files = format_count(len(stayed), "file", "files")
-        texts.append(f"{files} could not be removed: {stayed[0].path}: {stayed[0].reason}")
-    if report.stopped is not None:
-        texts.append(f"the vacuum stopped early: {report.stopped.message}")
-    return "; and ".join(texts) or None
 
 
 def _present(

@@ -107,6 +107,13 @@ def unreadable(name: str, problem: str) -> UnreadableFileError:
     return error
 
 
+def not_json(name: str, number: int, line: bytes, error: Exception) -> UnreadableFileError:
+    """Return the error for a line that is not JSON; a power loss can leave zeros in its place."""
+    is_zeros = not line.strip(b"\0")
+    why = "it contains only zero bytes" if is_zeros else f"not valid JSON ({error})"
+    return unreadable(name, f", line {number}: {why}")
+
+
 class CommitReader:
     """Reads commits and log compaction files of one table.
 
@@ -209,7 +216,7 @@ def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]
             node = parse_json_line(data[start:end])
         except (ValueError, RecursionError) as error:
             number = data.count(b"\n", 0, start) + 1
-            raise unreadable(name, f", line {number}: not valid JSON ({error})") from error
+            raise not_json(name, number, data[start:end], error) from error
         # The name can also be a part of a text, such as a path.
         value = node.get(action) if isinstance(node, dict) else None
         if isinstance(value, dict):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
-from deltactl.log.commits.contents import CommitBytes, SharedLineError, unreadable
+from deltactl.log.commits.contents import CommitBytes, SharedLineError, not_json, unreadable
 from deltactl.protocol.actions import Metadata, parse_metadata, to_flag, to_integer, to_text
 from deltactl.protocol.arrow_schemas import STRING_MAP
 
@@ -59,7 +59,7 @@ def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         action = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise unreadable(name, f", line {number}: not valid JSON ({error})") from error
+        raise not_json(name, number, line, error) from error
     if not isinstance(action, dict):
         raise unreadable(name, f", line {number}: not a JSON object")
     return action

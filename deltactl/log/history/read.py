@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
-from deltactl.log.commits.contents import CommitBytes, CommitReader, parse_json_line
+from deltactl.log.commits.contents import CommitBytes, CommitReader, not_json, parse_json_line
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
 from deltactl.log.history.timestamps import CommitTimes
@@ -350,7 +350,7 @@ def _refuse_truncated(name: str, data: bytes) -> None:
         is_object = isinstance(parse_json_line(line), dict)
     except (ValueError, RecursionError) as error:
         number = whole.count(b"\n") + 1
-        raise CorruptLogError(f"{name}, line {number}: not valid JSON ({error})") from error
+        raise not_json(name, number, line, error) from error
     if not is_object:
         raise CorruptLogError(f"{name}: its last line is not a JSON object")
 

@@ -25,6 +25,7 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.check.directories import find_moved
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.vectors import VECTOR_COLUMNS, VectorIndex
+from deltactl.operations.control_characters import explain_controls, find_controls
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.arrow_schemas import JSON_NAMES, arrow_type
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
@@ -82,6 +83,8 @@ class StateChecker:
     _without_ids: int = 0
     _unlike_spark: int = 0
     _unlike_example: str = ""
+    _controls: int = 0
+    _control_example: str = ""
     _moved: list[tuple[int, str]] = field(default_factory=list)
 
     def run(self) -> None:
@@ -128,6 +131,10 @@ class StateChecker:
         self.directories.update(pc.unique(folders).to_pylist())
         self.path_texts.take_live(batch)
         self.actions.take_live(batch)
+        controls = find_controls(batch["path"])
+        self._controls += len(controls)
+        if len(controls) and not self._control_example:
+            self._control_example = controls[0].as_py()
         texts = batch["encoded_path"]
         unlike = texts.filter(not_java_text_mask(texts))
         self._unlike_spark += len(unlike)
@@ -149,6 +156,8 @@ class StateChecker:
                 "the commit that adds the file from a backup before a command rewrites the file: "
                 "its rows then move to this partition for good"
             )
+        if self._controls:
+            self.findings.note(explain_controls(self._controls, self._control_example))
         if self._unlike_spark:
             self.findings.note(
                 "do not run VACUUM of Delta on Spark: it would delete "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, DeltactlError, SafetyError
 from deltactl.log.audit.checkpoints import (
     HintVerdict,
     Trust,
@@ -69,6 +69,18 @@ class RepairReport(ShortRepr):
     def all_repaired(self) -> bool:
         """Return whether no problem is left."""
         return all(finding.repaired for finding in self.findings)
+
+    def find_error(self) -> DeltactlError | None:
+        """Return the error of the first problem that a run left."""
+        left = [finding for finding in self.findings if not finding.repaired]
+        if self.dry_run or not left:
+            return None
+        kind = SafetyError if left[0].is_refused else CorruptLogError
+        return kind(
+            f"{left[0].name} was not repaired. Problem: {left[0].problem}. Repair: "
+            f"{left[0].remedy}",
+            hint="Run `deltactl check TABLE --checkpoints` for details.",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""

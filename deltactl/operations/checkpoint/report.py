@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deltactl.errors import StorageError
 from deltactl.log.upkeep.cleanup import CleanupPlan
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.write import WrittenCheckpoint
 from deltactl.operations.short_repr import ShortRepr
+from deltactl.option_names import option
 from deltactl.storage.store import FileInfo
+from deltactl.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,16 @@ class CheckpointReport(ShortRepr):
     def announces(self) -> bool:
         """Return whether ``_last_checkpoint`` is replaced for an existing checkpoint."""
         return self.plan.to_announce is not None and (self.dry_run or self.hint_moved)
+
+    def find_error(self) -> StorageError | None:
+        """Return the error of a cleanup that did not delete all files."""
+        if not self.failed:
+            return None
+        files = format_count(len(self.failed), "log file was", "log files were")
+        return StorageError(
+            f"{files} not deleted: {self.failed[0][1]}",
+            hint=f"Fix the cause, then rerun with {option('cleanup_only', True)}.",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""

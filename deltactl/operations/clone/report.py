@@ -58,7 +58,6 @@ class CloneReport(ShortRepr):
             f"source cannot be read: {list_missing(self.gone)}",
             hint="Delete the clone, then clone the latest version: a vacuum removed files of the "
             "source during the run.",
-            report=self,
         )
 
     def to_dict(self) -> dict[str, Any]:

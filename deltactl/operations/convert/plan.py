@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import ConversionError
 from deltactl.log.writing.actions import NewFile
+from deltactl.operations.control_characters import explain_controls, find_controls
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.footers import (
     Footers,
@@ -113,6 +115,7 @@ def plan_convert(
     both = [f.name for f in partitioning.fields if f.name.lower() in types]
     notes += _note_partitions(both, footers, partitioning, columns)
     notes += _note_delta_files(footers)
+    notes += _note_controls(footers)
     if partitioning.assumes_utc:
         notes.append("timestamps without a zone in directory names are read as UTC")
     return ConvertPlan(
@@ -142,6 +145,13 @@ def _note_delta_files(footers: Footers) -> list[str]:
         "deleted rows come back, and rewritten rows are there twice. To find out, look for keys "
         "that occur twice. If there are any, restore _delta_log from a backup instead"
     ]
+
+
+def _note_controls(footers: Footers) -> list[str]:
+    """Return the warning about files that delta-rs cannot read."""
+    found = pa.chunked_array([it.files["path"] for it in footers.groups], pa.string())
+    found = find_controls(found)
+    return [explain_controls(len(found), pc.min(found).as_py())] if len(found) else []
 
 
 def _note_partitions(

@@ -215,7 +215,7 @@ def plan_partitions(
     directories = dict.fromkeys(name.rpartition("/")[0] for name in names)
     pairs, problems = _parse_directories(list(directories))
     columns = tuple(asked) if asked is not None else _infer_columns(pairs)
-    problems += _mismatches(pairs, columns)
+    problems += _mismatches(pairs, columns, is_inferred=asked is None)
     if problems:
         return Partitioning((), {}, ()), _of_each_file(names, problems)
     values: dict[str, dict[str, str | None]] = {
@@ -309,13 +309,19 @@ def _infer_columns(
 
 
 def _mismatches(
-    pairs: Mapping[str, Sequence[tuple[str, str | None]]], columns: Sequence[PartitionColumn]
+    pairs: Mapping[str, Sequence[tuple[str, str | None]]],
+    columns: Sequence[PartitionColumn],
+    *,
+    is_inferred: bool,
 ) -> list[Problem]:
-    wanted = [column.name.lower() for column in columns]
-    shown = "/".join(f"{column.name}=..." for column in columns) or "no partition directories"
+    """Return the directories of other columns; columns that are asked for have any case."""
+    spelled = [column.name for column in columns]
+    wanted = [name.lower() for name in spelled]
+    shown = "/".join(f"{name}=..." for name in spelled) or "no partition directories"
     problems: list[Problem] = []
     for directory, found in pairs.items():
         names = [name.lower() for name, _ in found]
+        is_other_case = is_inferred and [name for name, _ in found] != spelled
         if len(set(names)) < len(names):
             problems.append((directory, None, "a partition column occurs twice in its path"))
         elif names != wanted:
@@ -323,6 +329,12 @@ def _mismatches(
                 f"its partition directories are not {shown}"
                 if columns
                 else "it is in partition directories, but the table has no partition columns"
+            )
+            problems.append((directory, None, what))
+        elif is_other_case:
+            what = (
+                f"its partition directories differ from {shown} in case: rename them, or give "
+                f"{option('partition_by')}"
             )
             problems.append((directory, None, what))
     return problems

@@ -230,11 +230,9 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
         return ConflictError(message, hint="Rerun: another program removed its files.")
     if not lost or report.error is not None:
         return report.error
+    if error := report.find_error():
+        return error
     files = format_count(sum(it.files for it in lost), "file was", "files were")
-    if report.failures:
-        cause = report.find_worst_failure()
-        text = f"{files} not rewritten: {cause.message}"
-        return explain_rest(cause, text, hint=cause.hint or "Fix the cause, then rerun.")
     message = f"{files} not rewritten: {lost[0].reason}"
     return PartialSuccessError(message, hint="Rerun to rewrite the rest.")
 

@@ -298,6 +298,12 @@ class _Writer:
             yield f"{it.engine} may reject the names {', '.join(odd)}: {why}."
 
     def create_table(self) -> str:
+        if not self._columns:
+            raise UnsupportedFeatureError(
+                f"tables of {self._dialect.engine} need a column that is not a partition column, "
+                "and this table has none",
+                hint=f"Omit {option('ddl')}.",
+            )
         columns = ",\n".join(f"  {self._column(f)}" for f in self._columns)
         partitions = ", ".join(self._column(f) for f in self.partition_fields)
         partitioned = f"PARTITIONED BY ({partitions})\n" if partitions else ""

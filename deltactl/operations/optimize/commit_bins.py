@@ -84,6 +84,7 @@ class OptimizeRun:
         self._unfinished: list[pa.Table] = []
         self._failure: DeltactlError | None = None
         self._conflict: ConflictError | None = None
+        self._written: set[str] = set()  # outputs that no attempt of a commit has had
         self._committed: set[str] = set()  # outputs
         self._orphans: list[str] = []
         self._orphans_removed: list[str] = []
@@ -153,7 +154,7 @@ class OptimizeRun:
                 name_commits(error, self._report.versions)
             raise
         except BaseException as error:
-            self._discard(self._batch)
+            self._remove(sorted(self._written))
             if isinstance(error, DeltactlError) and self._report.versions:
                 name_commits(error, self._report.versions)
             raise
@@ -179,10 +180,15 @@ class OptimizeRun:
         """Add a rewritten bin to the batch."""
         _log.debug("bin %d: %s done", done.task_id, format_count(removed.num_rows, "file"))
         result = done.result
+        self.note_written(result)
         bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
         self._rewritten.add(result.groups)
         self._batch.append(bin_)
         self._batch_bytes += input_bytes(bin_)
+
+    def note_written(self, result: RewriteResult) -> None:
+        """Note the outputs of a task, to delete them if the run is stopped before their commit."""
+        self._written.update(file.path for file in result.outputs)
 
     def finish(self) -> OptimizeReport:
         """Return the report of all rounds, with the error if nothing was committed."""
@@ -230,6 +236,7 @@ class OptimizeRun:
         # From now on only `commit` knows whether the outputs of the batch are in the log: if the
         # run ends for another reason, even an interrupt, they must not be deleted.
         batch, self._batch = self._batch, []
+        self._written.difference_update(file.path for bin_ in batch for file in bin_.added)
         self._batch_bytes = 0
         self._batch_started = self._context.clock.monotonic()
         self._commit(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltactl.errors import DeltactlError, find_worst_error
+from deltactl.errors import DeltactlError, explain_rest, find_worst_error
 from deltactl.operations.file_sizes import FileSizes
 from deltactl.operations.optimize.layout.plan import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -13,6 +13,7 @@ from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.rewrite_counts import RewriteCounts
 from deltactl.operations.short_repr import ShortRepr
 from deltactl.operations.skipping.report import LayoutReport
+from deltactl.units import format_count
 
 _COUNTS = (
     "files_added", "files_removed", "bytes_added", "bytes_removed", "rows_rewritten",
@@ -165,6 +166,24 @@ class OptimizeReport(ShortRepr):
     def find_worst_failure(self) -> DeltactlError:
         """Return the cause of the failures that matters most; there must be a failure."""
         return find_worst_error(it.error for it in self.failures if it.error is not None)
+
+    def find_error(self) -> DeltactlError | None:
+        """Return the error of a run that committed only a part, because of failures."""
+        if not self.failures:
+            return None
+        cause = self.find_worst_failure()
+        files = format_count(sum(it.files for it in self.failures), "file was", "files were")
+        hint = (cause.hint or "Fix the cause, then rerun.") + f" {self.committed.capitalize()}."
+        return explain_rest(cause, f"{files} not rewritten: {cause.message}", hint=hint)
+
+    @property
+    def committed(self) -> str:
+        """Return what was committed, as the end of a sentence."""
+        if not self.versions:
+            return "nothing was committed"
+        removed = format_count(self.files_removed, "file")
+        versions = ", ".join(map(str, self.versions))
+        return f"{removed} became {self.files_added} in version {versions}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""

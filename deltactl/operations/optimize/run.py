@@ -311,7 +311,8 @@ def _run_round(
     folders = [_output_folder(spec, after, of_bin) for of_bin in values]
     is_local = context.engine.is_local
     tasks = build_tasks(plan.layout, sizes, build, run.options.memory_bytes, is_local=is_local)
-    run.collect(run_bins(context, spec, plan.layout, tasks, bins), folders)
+    outcomes = run_bins(context, spec, plan.layout, tasks, bins, note=run.note_written)
+    run.collect(outcomes, folders)
 
 
 def _find_shortfall(snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions) -> str | None:

@@ -43,7 +43,6 @@ class RestoreReport(ShortRepr):
             f"vacuum, run `deltactl vacuum {shlex.quote(table)} --undo last`. Otherwise, run "
             f"`deltactl restore {shlex.quote(table)} --to-version {self.plan.version}` to undo "
             "this restore.",
-            report=self,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The error about removed files that the table needs."""
+"""The error of a vacuum: files that the table needs were removed, or files were not removed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,45 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.errors import FileMissingError
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    FileMissingError,
+    PartialSuccessError,
+    explain_rest,
+)
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.vacuum.report import VacuumReport
+
+
+def find_vacuum_error(report: VacuumReport, table: str, advice: str = "") -> DeltactlError | None:
+    """Return the error of a vacuum; see ``find_lost_error``, whose error comes first."""
+    failed = _describe_failures(report)
+    lost = find_lost_error(report, table, advice)
+    if lost is not None and failed is not None and not report.was_replaced:
+        return FileMissingError(f"{lost.message}; and {failed}", hint=lost.hint)
+    if lost is not None:
+        return lost
+    if failed is None:
+        return None
+    removed = f"{format_count(report.files_removed, 'file was', 'files were')} removed."
+    cause = report.find_worst_failure()
+    if isinstance(cause, ConflictError):
+        return PartialSuccessError(failed, hint=f"Rerun the command. {removed}")
+    hint = (cause.hint or "Fix the cause, then rerun.") + f" {removed}"
+    return explain_rest(cause, failed, hint=hint)
+
+
+def _describe_failures(report: VacuumReport) -> str | None:
+    texts = []
+    if stayed := [it for it in report.failures if it.path]:
+        files = format_count(len(stayed), "file", "files")
+        texts.append(f"{files} could not be removed: {stayed[0].path}: {stayed[0].reason}")
+    if report.stopped is not None:
+        texts.append(f"the vacuum stopped early: {report.stopped.message}")
+    return "; and ".join(texts) or None
 
 
 def find_lost_error(report: VacuumReport, table: str, advice: str = "") -> FileMissingError | None:

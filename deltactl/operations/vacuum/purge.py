@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, SafetyError, StorageError
+from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -35,6 +35,7 @@ from deltactl.operations.vacuum.journal import (
     remove_directories,
     write_record,
 )
+from deltactl.operations.vacuum.lost import describe_lost, hint_at_lost
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
@@ -43,7 +44,7 @@ from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
-from deltactl.units import format_timestamp
+from deltactl.units import format_count, format_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,20 @@ class PurgeReport(ShortRepr):
     lost: tuple[str, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
 
+    def find_error(self, table: str) -> DeltactlError | None:
+        """Return the error of files that are lost, kept or not deleted; ``table``: its address."""
+        if self.lost:
+            return FileMissingError(describe_lost(self.lost), hint=hint_at_lost(table))
+        if self.needed:
+            return _explain_needed(self.needed[0], table)
+        if not self.failures:
+            return None
+        path, reason = next(iter(self.failures.items()))
+        files = format_count(len(self.failures), "file was", "files were")
+        return StorageError(
+            f"{files} not deleted, such as {path}: {reason}", hint="Fix the cause, then rerun."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
         return {
@@ -93,6 +108,20 @@ class PurgeReport(ShortRepr):
             "lost": list(self.lost),
             "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
         }
+
+
+def _explain_needed(run: NeededRun, table: str) -> SafetyError:
+    who = "an earlier version inside the retention of the table, or another table,"
+    wait = " Or wait until the retention of the table has passed."
+    if run.version is not None:
+        who, wait = f"the latest version ({run.version})", ""
+    files = format_count(len(run.paths), "file that is", "files that are")
+    return SafetyError(
+        f"the quarantined files of run {run.run_id} are kept: {who} needs {files} only "
+        f"there, such as {run.paths[0]!r}",
+        hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {run.run_id}`, which moves the "
+        f"files back.{wait}",
+    )
 
 
 def purge_quarantine(

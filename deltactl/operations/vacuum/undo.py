@@ -23,6 +23,8 @@ from deltactl.errors import (
     ObjectNotFoundError,
     SafetyError,
     StorageError,
+    explain_rest,
+    find_worst_error,
     ignore_warning,
 )
 from deltactl.log.audit.stored_actions import read_stored_metadata
@@ -49,6 +51,7 @@ from deltactl.storage.errors import NO_VERSION, no_versions_error
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import FileInfo, Store
+from deltactl.units import format_count
 
 _UNDONE: Final = f"{LEASES_DIR}/undone."
 
@@ -85,6 +88,21 @@ class UndoReport(ShortRepr):
     def impossible(self) -> dict[str, str]:
         """Return why files cannot be restored, by path."""
         return {path: error.message for path, error in self.errors.items()}
+
+    def find_error(self) -> DeltactlError | None:
+        """Return the worst error: of a file that is gone, before that of a store that refused."""
+        if not self.errors:
+            return None
+        worst = find_worst_error(self.errors.values())
+        path = next(path for path, error in self.errors.items() if error is worst)
+        hint = worst.hint
+        if not isinstance(worst, FileMissingError):
+            again = f"`deltactl vacuum TABLE --undo {self.run_id}`"
+            hint = (hint or "Fix the cause.") + f" Then run {again}."
+        count = format_count(len(self.errors), "file", "files")
+        return explain_rest(
+            worst, f"{count} cannot be restored: {path}: {worst.message}", hint=hint
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope."""

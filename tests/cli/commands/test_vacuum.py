@@ -16,8 +16,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from deltactl.cli.commands.vacuum import _find_error
-from deltactl.cli.commands.vacuum_undo import _explain_undo
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import describe_vacuum
 from deltactl.errors import (
@@ -29,6 +27,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.clone_notes import CloneNote, mark_running, read_notes, write_note
 from deltactl.operations.vacuum import purge, removal
+from deltactl.operations.vacuum.lost import find_vacuum_error
 from deltactl.operations.vacuum.purge import PurgeReport
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
@@ -318,7 +317,7 @@ def test_a_lost_file_is_worse_than_a_refused_one() -> None:
     refused = StorageError("the store said no")
     lost = FileMissingError("no version", hint="Copy it.")
     report = UndoReport("a-run", False, (), {"a": refused, "b": lost, "c": refused})
-    worst = _explain_undo(report)
+    worst = report.find_error()
     assert worst is not None
     assert (worst.code, worst.exit_code, worst.hint) == ("FILE_MISSING", 1, "Copy it.")
     assert worst.message == "3 files cannot be restored: b: no version"
@@ -498,7 +497,7 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
     )
     stayed = FileFailure("p=a/stays.parquet", StorageError("no permission"))
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
-    error = _find_error(broken, "events")
+    error = find_vacuum_error(broken, "events")
     assert error is not None
     assert error.message.startswith("another writer started using 1 file during the deletion")
     assert "p=a/lost.parquet" in error.message
@@ -508,7 +507,7 @@ def test_a_table_that_misses_files_is_reported_before_all_else(table: TableBuild
         (0, "Run `deltactl vacuum events"),
     ):
         other = replace(broken, was_replaced=True, quarantined_until_ms=until_ms)
-        error = _find_error(other, "events")
+        error = find_vacuum_error(other, "events")
         assert error is not None
         assert (error.exit_code, error.message) == (
             1,

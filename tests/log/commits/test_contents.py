@@ -1,12 +1,16 @@
 """Commits are read once, kept up to a limit, and never confused with those of another table."""
 
+from pathlib import Path
+
 import pytest
 
+from deltactl.errors import CorruptLogError
 from deltactl.log.commits import contents
 from deltactl.log.commits.contents import CommitReader
 from deltactl.storage.store import FileInfo
+from deltactl.table import Table
 from tests.support.stores import CountingStore, fresh_store
-from tests.support.table_builder import commit_path
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
 def build(*texts: bytes) -> tuple[CountingStore, list[FileInfo]]:
@@ -54,3 +58,15 @@ def test_the_commit_of_another_table_at_this_address_is_read() -> None:
     (new,) = store.list_from("_delta_log")
     assert (new.name, new.size_bytes) == (old.name, old.size_bytes)
     assert reader.read_one(new).data == b"b"
+
+
+@pytest.mark.parametrize("zeros", range(4, 8))
+@pytest.mark.parametrize("before", [0, 1])
+def test_zero_bytes_in_place_of_a_line_are_named(tmp_path: Path, before: int, zeros: int) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")])
+    builder.append([{"id": 1}])
+    path = tmp_path / commit_path(builder.version)
+    lines = path.read_bytes().splitlines(keepends=True)[:before]
+    path.write_bytes(b"".join(lines) + bytes(zeros))
+    with pytest.raises(CorruptLogError, match=f"line {before + 1}: it contains only zero bytes$"):
+        Table(tmp_path).snapshot()

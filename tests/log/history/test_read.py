@@ -339,6 +339,8 @@ def test_a_checkpoint_that_is_needed_is_looked_into(tmp_path: Path) -> None:
         ("", "is empty"),
         ("\n \n", "is empty"),
         ("not json", "line 1: not valid JSON"),
+        ("\0" * 5, "line 1: it contains only zero bytes"),
+        ("{}\n" + "\0" * 3, "line 2: it contains only zero bytes"),
         ('{"commitInfo":{"operation":"WR', "line 1: not valid JSON"),
         ('{"commitInfo":{"operation":"W"}}\n{"add":{"path":"x","partitionV', "line 2: not valid"),
         ('{"commitInfo":{"operation":"W"}}\n{"add":{"path":"x","tags":{}', "line 2: not valid"),

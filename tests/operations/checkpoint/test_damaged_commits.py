@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import SafetyError, ignore_warning
+from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
@@ -36,6 +36,13 @@ def build(**info: Any) -> TableBuilder:
     builder.checkpoint(5)
     builder.hint(5)
     return builder
+
+
+def refused_repair(table: Table) -> Any:
+    with pytest.raises(DeltactlError, match="was not repaired") as caught:
+        table.repair_checkpoints()
+    assert "TABLE" not in str(caught.value.hint)
+    return caught.value.report
 
 
 def lose(builder: TableBuilder, version: int, action: str) -> None:
@@ -116,7 +123,7 @@ def test_the_checkpoint_stays(damage: str) -> None:
         assert (found["file"], found["version"]) == (NAME, 5)
         assert evidence in found["problem"]
         assert "CHECKPOINT_WRONG" not in codes(report)
-    repaired = Table("x", store=builder.store).repair_checkpoints()
+    repaired = refused_repair(Table("x", store=builder.store))
     (finding,) = [it for it in repaired.findings if it.name == NAME]
     assert (finding.repaired, finding.is_refused) == (False, True)
     assert memory_of(builder).contents() == before
@@ -147,7 +154,7 @@ def test_a_vacuum_refuses_before_and_after_the_refused_repair() -> None:
         with pytest.raises(SafetyError, match="lacks files that the commits contain") as caught:
             table.vacuum(retain="0s", force_retention=True)
         assert "If the repair refuses, restore the file" in (caught.value.hint or "")
-        assert not table.repair_checkpoints().all_repaired
+        assert not refused_repair(table).all_repaired
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -194,7 +201,7 @@ def test_a_compacted_file_stays_beside_a_doubtful_commit() -> None:
     report = check(builder.store, checkpoints=True)
     assert "COMPACTED_WRONG" not in codes(report)
     assert any("may have lost actions" in note for note in report.notes)
-    Table("x", store=builder.store).repair_checkpoints()
+    refused_repair(Table("x", store=builder.store))
     assert memory_of(builder).contents() == before
 
 
@@ -211,7 +218,7 @@ def test_a_checksum_that_is_right_stays_beside_a_doubtful_commit(run: str) -> No
     assert "keep all checkpoints and .crc files" in repairs["COMMIT_DOUBTFUL"]
     table, before = Table("x", store=builder.store), memory_of(builder).contents()
     if run == "repair":
-        (finding,) = table.repair_checkpoints().findings
+        (finding,) = refused_repair(table).findings
         assert (finding.name, finding.repaired) == (name, False)
         assert commit_path(4) in finding.remedy
     else:
@@ -231,7 +238,7 @@ def test_a_checksum_that_is_right_stays_beside_a_commit_without_metrics(
     lose(builder, 4, lost)
     table, before = Table("x", store=builder.store), memory_of(builder).contents()
     if run == "repair":
-        (finding,) = table.repair_checkpoints().findings
+        (finding,) = refused_repair(table).findings
         assert (finding.name, finding.repaired) == (name, False)
         assert "a commit may have lost actions that this file has" in finding.remedy
     else:
@@ -249,7 +256,7 @@ def test_a_compacted_file_that_is_right_stays_beside_a_commit_without_metrics(lo
     (row,) = check(builder.store).findings.to_pylist()
     assert row["code"] == "COMPACTED_WRONG"
     assert row["repair"].startswith("a commit may have lost actions that this file has")
-    (finding,) = Table("x", store=builder.store).repair_checkpoints().findings
+    (finding,) = refused_repair(Table("x", store=builder.store)).findings
     assert (finding.name, finding.repaired) == (row["file"], False)
     assert memory_of(builder).contents() == before
 

@@ -190,6 +190,8 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
             None,
             "rename it to 'q=__HIVE_DEFAULT_PARTITION__', as Spark names it. Then '' becomes null",
         ),
+        (["p=1/1.parquet", "P=2/1.parquet"], None, "differ from P=... in case: rename them"),
+        (["p=1/q=1/1.parquet", "p=1/Q=2/1.parquet"], None, "differ from p=.../Q=... in case"),
         (["=1/1.parquet"], None, "has no column name"),
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
         (["p=1/1.parquet"], "", "the table has no partition columns"),
@@ -205,6 +207,13 @@ def test_folders_that_do_not_fit_are_named(
         write(tmp_path, name, {"id": [1]})
     partition_by = None if asked is None else parse_partition_by(asked)
     assert told in refuse(tmp_path, ConvertOptions(partition_by=partition_by)).message
+
+
+def test_the_case_of_folders_does_not_matter_if_columns_are_given(tmp_path: Path) -> None:
+    for name in ("p=1/1.parquet", "P=2/1.parquet"):
+        write(tmp_path, name, {"id": [1]})
+    convert(str(tmp_path), partition_by="P int")
+    assert_all_read(tmp_path, [{"id": 1, "P": 1}, {"id": 1, "P": 2}])
 
 
 def test_each_file_whose_folders_do_not_fit_is_named(tmp_path: Path) -> None:

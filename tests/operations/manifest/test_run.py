@@ -951,6 +951,18 @@ def test_an_engine_that_reads_only_s3_gets_no_other_address(engine: Any, tmp_pat
     assert not (tmp_path / "t" / MANIFEST_DIR).exists()
 
 
+@pytest.mark.parametrize("columns", [["p"], ["p", "v"]])
+@pytest.mark.parametrize("engine", ["athena", "hive", "redshift", "trino"])
+def test_statements_without_a_column_are_refused(engine: Any, columns: list[str]) -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    kinds = {"p": "string", "v": "void"}
+    builder = TableBuilder(store, [Column(it, kinds[it]) for it in columns], partition_by=["p"])
+    builder.commit(builder.metadata_action())
+    options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
+    with pytest.raises(UnsupportedFeatureError, match="a column that is not a partition column"):
+        generate(store, options)
+
+
 @pytest.mark.parametrize("name", ["a;b", "a\nb", "${x}"])
 def test_names_that_clients_of_hive_would_split_are_refused(name: str) -> None:
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")

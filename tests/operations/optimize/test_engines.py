@@ -18,6 +18,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.storage.local.store import LocalStore
+from tests.support.run import report_of
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_workers import AfterWork
 from tests.support.table_builder import TableBuilder, multiset
@@ -129,7 +130,7 @@ class FaultRun:
         sample(self.path, "plain", "partitioned")
         self.rows, self.files = rows_of(self.path), parquet_files(self.path)
         engine = Faulty(SparkEngine(session), str(marks), fault, times=times)
-        self.report = Table(str(self.path)).optimize(engine=engine)
+        self.report = report_of(lambda: Table(str(self.path)).optimize(engine=engine))
 
     def ensure_sound(self, *, exactly: bool = True) -> None:
         """No row is lost, and every file that is there is named by a commit."""

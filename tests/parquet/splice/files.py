@@ -20,6 +20,7 @@ from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.parquet.format import END_BYTES, MAGIC, FileMetaData, RowGroup
 from deltactl.parquet.thrift import ThriftStruct, decode, encode
 from deltactl.table import Table
+from tests.support.run import report_of
 from tests.support.table_builder import Column, array_of, map_of, struct_of
 
 ROWS: Final = 3000
@@ -164,7 +165,8 @@ def _written(writer: str, number: int) -> bytes:
 
 def optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:
     chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
-    return Table(str(folder), warn=pytest.fail).optimize(OptimizeOptions(**chosen))
+    table = Table(str(folder), warn=pytest.fail)
+    return report_of(lambda: table.optimize(OptimizeOptions(**chosen)))
 
 
 def find_output(folder: Path) -> Path:

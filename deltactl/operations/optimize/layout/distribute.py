@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import Done, Engine, Failed, Progress, ended
+from deltactl.engine.base import Done, Engine, Failed, Progress, Worker, ended
 from deltactl.engine.local import count_cores
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.engine.shuffle import Shuffle
@@ -41,6 +41,7 @@ _FILES_A_SOURCE: Final = 64
 
 BinTasks = LazyTasks[ClusterTask | RewriteTask]
 Outcome = Done[RewriteResult] | Failed
+Note = Callable[[RewriteResult], None]
 
 # Memory of the process before the first row is read, and for data that is not counted here.
 _BASE_BYTES: Final = 256 * MIB
@@ -61,8 +62,14 @@ def run_bins(
     layout: LayoutPlan | None,
     tasks: BinTasks,
     bins: Sequence[pa.Table],
+    *,
+    note: Note,
 ) -> Iterator[Outcome]:
-    """Yield the outcomes of all bins."""
+    """Yield the outcomes of all bins.
+
+    ``note`` gets each result in the thread of its task, also if the run is stopped before it yields
+    the outcome; only on an engine that is local.
+    """
     sizes = tasks.weights if tasks.sizes is None else tasks.sizes
     large = _find_large(context.engine, layout, sizes)
     small = [number for number in range(len(sizes)) if number not in large]
@@ -72,7 +79,10 @@ def run_bins(
         [sizes[number] for number in small],
     )
     if small:
-        with ended(context.run(partial(rewrite_bin, spec), chosen)) as outcomes:
+        worker: Worker[ClusterTask | RewriteTask, RewriteResult] = partial(rewrite_bin, spec)
+        if context.engine.is_local:
+            worker = partial(_run_noted, worker, note)
+        with ended(context.run(worker, chosen)) as outcomes:
             for outcome in outcomes:
                 yield replace(outcome, task_id=small[outcome.task_id])
     done, done_bytes = len(small), sum(sizes[number] for number in small)
@@ -90,6 +100,17 @@ def run_bins(
         done, done_bytes = done + 1, done_bytes + sizes[number]
         if context.on_progress is not None:
             context.on_progress(Progress(done, len(sizes), done_bytes, sum(sizes)))
+
+
+def _run_noted(
+    worker: Worker[ClusterTask | RewriteTask, RewriteResult],
+    note: Note,
+    task: ClusterTask | RewriteTask,
+    attempt: int,
+) -> RewriteResult:
+    result = worker(task, attempt)
+    note(result)
+    return result
 
 
 def _find_large(
