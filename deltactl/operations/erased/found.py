@@ -132,7 +132,9 @@ class Found(Searched):
         if place.name == Where.SHARED:
             clones = [it for it in self.places.values() if it.table != place.table]
             ends = [until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
-            is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
+            is_live = any(
+                it.name in (Where.LIVE, Where.STORED, Where.BESIDE, Where.HIDDEN) for it in clones
+            )
             known = [it for it in ends if it is not None and not is_live]
             until_ms = max(known) if len(known) == len(ends) else None
         if until_ms is not None and until_ms >= HELD:

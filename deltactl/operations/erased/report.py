@@ -53,6 +53,13 @@ class Where(StrEnum):
         _REWRITE,
         _VACUUM,
     )
+    BESIDE = (
+        "live files, not in rows",
+        "live files: dictionaries with values that no row has, or key-value metadata of footers: "
+        "sort them by any data column",
+        _REWRITE,
+        _VACUUM,
+    )
     HIDDEN = "rows that deletion vectors hide", "files of the latest version", _PURGE, _VACUUM
     OLDER = "files of older versions", "the retention of removed files, for time travel", _VACUUM
     CHANGES = "change data", "the retention of removed files, for the change data feed", _VACUUM
@@ -151,6 +158,7 @@ COUNTS: Final = {
     "rows": "rows read",
     "files_skipped": "data files of which only the footer was read",
     "groups_skipped": "row groups skipped by statistics",
+    "dictionaries": "dictionaries read",
     "text_files": "other files",
     "gone": "removed files that do not exist",
     "vectors": "deletion vector files, not searched: they have no values",
@@ -340,7 +348,7 @@ class ErasedReport(ShortRepr):
             # Each cleanup writes a checkpoint, with the metadata of the latest version. A DELETE
             # rewrites files: perhaps no others are left to rewrite.
             vain = {_COMMIT, _CLEANUP} if Where.METADATA in names else set()
-            vain |= {_REWRITE} if Where.LIVE in names else set()
+            vain |= {_REWRITE} if Where.LIVE in names and Where.BESIDE not in names else set()
             steps = {it for it in steps if it[0] not in vain}
             for step in _needed(steps):
                 with_it = (it for it in places if step in it.steps)

@@ -105,7 +105,9 @@ def _search_table(
     present = {it.place: it.present for it in reversed(sought.variants) if it.present is not None}
     found.deleted[log.uri] = tuple(dict.fromkeys(present.values()))
     if not sought.is_known:
-        found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
+        found.unsearchable |= dict.fromkeys(
+            (Where.PATHS, "texts in the log", "texts in footers", *TEXTS)
+        )
     named = search_log(snapshot, files, sought, found)
     metadata = tuple(it.metadata for it in sought.variants)
     options = found.context.storage_options
