@@ -67,7 +67,8 @@ class Found(Searched):
 
     ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide;
     ``sought``: what was searched for in each; ``deleted``: the predicates that select its rows by
-    the names of the latest schema; ``manifests``: those that have symlink manifests.
+    the names of the latest schema; ``clustered``: their clustering columns; ``manifests``: those
+    that have symlink manifests.
     """
 
     context: RunContext
@@ -75,6 +76,7 @@ class Found(Searched):
     trusted_ms: dict[str, int] = field(default_factory=dict)
     sought: list[Sought] = field(default_factory=list)
     deleted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    clustered: dict[str, str] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
@@ -100,7 +102,12 @@ class Found(Searched):
         versions = dict(tables)
         timed = map(self._with_time, self.places.values())
         places = tuple(
-            replace(it, version=versions.get(it.table, 0), deleted=self.deleted.get(it.table, ()))
+            replace(
+                it,
+                version=versions.get(it.table, 0),
+                deleted=self.deleted.get(it.table, ()),
+                clustered=self.clustered.get(it.table, ""),
+            )
             for it in timed
         )
         unread = self.unread

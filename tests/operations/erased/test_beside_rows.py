@@ -174,6 +174,21 @@ def test_a_delete_does_not_rewrite_the_other_files(tmp_path: Path) -> None:
     assert Table(str(tmp_path)).check_erased(BY_NAME).is_erased
 
 
+def test_the_printed_commands_for_a_clustered_table(tmp_path: Path) -> None:
+    """It refuses --zorder-by."""
+    features = ["clustering", "domainMetadata"]
+    builder = TableBuilder(LocalStore(str(tmp_path)), COLUMNS[:2], features=features)
+    columns = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
+    domain = {"domain": "delta.clustering", "configuration": columns, "removed": False}
+    builder.store.put("1.parquet", parquet(id=[1, 2], name=categories("anna", "zoe")))
+    builder.commit({"domainMetadata": domain}, builder.adopt("1.parquet"))
+    report = Table(str(tmp_path)).check_erased(BY_NAME)
+    assert shown(report) == [(BESIDE, 1, ("dictionaries",))]
+    run_commands(report)
+    assert VALUE.encode() not in live_bytes(tmp_path)
+    assert Table(str(tmp_path)).check_erased(BY_NAME).is_erased
+
+
 def test_no_metadata_of_a_chunk_are_copied(tmp_path: Path) -> None:
     with_metadata_of_a_chunk(tmp_path / "1.parquet")
     with_metadata_of_a_chunk(tmp_path / "2.parquet")
