@@ -22,6 +22,7 @@ from deltactl.protocol.stats import FieldPath
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _FROM_ROWS: Final = ("parquet-mr version ", "parquet-rs version ")
+_TEXTS: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _REWRITTEN: Final = b"original.created.by"  # parquet-mr copied the pages of another writer
 _FASTPARQUET: Final = "fastparquet"
 _BUFFER_BYTES: Final = 1 << 20  # more than most dictionaries have: so one request reads them
@@ -44,7 +45,7 @@ def read_suspects(
     """Yield row group and dictionary of each chunk whose dictionary may have values of no row.
 
     Only the dictionary and the first data page are read: from ``source``, which ``parquet`` has
-    opened.
+    opened. Columns of other types than strings and bytes have no such dictionaries.
 
     Raises:
         DataFileError: Arrow does not read the chunks of this column with their dictionaries.
@@ -54,7 +55,7 @@ def read_suspects(
     groups = [it for it in range(footer.num_row_groups) if _has_dictionary(footer, it, leaf.index)]
     if not groups or not _may_have_unused(footer, leaf.type):
         return
-    if column.physical_type != "BYTE_ARRAY":
+    if not (pa.types.is_dictionary(leaf.type) or leaf.type in _TEXTS):
         if (footer.created_by or "").startswith(_FASTPARQUET):
             raise SearchIncompleteError("dictionaries of numbers, by fastparquet")
         return

@@ -27,6 +27,7 @@ from deltactl.operations.erased.sought import Sought, count_true
 from deltactl.operations.erased.texts import footer_has_value
 from deltactl.operations.predicate.bounds import held_by, may_match
 from deltactl.operations.predicate.terms import Column, ColumnRows
+from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.parquet.dictionaries import read_suspects
 from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.footer import LeafColumn, index_leaves
@@ -60,6 +61,7 @@ class RowSearch:
         known = {key.lower(): value for key, value in values}
         # As Spark reads INT96; nanoseconds end in the year 2262.
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet:
+            ensure_valid_columns(parquet.metadata, source.size())
             deleted = self._read_vector(row, searched)
             file = _File(
                 parquet, source, parquet.schema_arrow, name, known, is_named, deleted, searched

@@ -137,6 +137,8 @@ def _means_value(keys: tuple[str, ...], sought: Sought) -> bool | None:
 
 def footer_has_value(footer: pq.FileMetaData, schema: pa.Schema, sought: Sought) -> bool:
     """Return whether key-value metadata have a value: of file, column chunks, fields of Arrow."""
+    if not sought.is_known:
+        return False
     found = [*(footer.metadata or {}).items(), *(schema.metadata or {}).items()]
     found += [it for field in _walk_fields(schema) for it in (field.metadata or {}).items()]
     groups = map(footer.row_group, range(footer.num_row_groups))
@@ -144,7 +146,7 @@ def footer_has_value(footer: pq.FileMetaData, schema: pa.Schema, sought: Sought)
     found += [it for chunk in chunks for it in (chunk.metadata or {}).items()]
     texts = dict.fromkeys((_decoded(key), _decoded(value)) for key, value in found)
     nodes = [(0, node) for key, text in texts if (node := _node_of(key, text)) is not None]
-    return sought.is_known and any(find_parts(nodes, sought))
+    return any(find_parts(nodes, sought))
 
 
 def _decoded(data: bytes) -> str:
