@@ -67,7 +67,8 @@ class Found(Searched):
 
     ``trusted_ms``: for each table, the time by which a vacuum and a log cleanup decide;
     ``sought``: what was searched for in each; ``deleted``: the predicates that select its rows by
-    the names of the latest schema; ``manifests``: those that have symlink manifests.
+    the names of the latest schema; ``clustered``: their clustering columns; ``manifests``: those
+    that have symlink manifests.
     """
 
     context: RunContext
@@ -75,6 +76,7 @@ class Found(Searched):
     trusted_ms: dict[str, int] = field(default_factory=dict)
     sought: list[Sought] = field(default_factory=list)
     deleted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    clustered: dict[str, str] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
     unsearchable: dict[str, None] = field(default_factory=dict)
     engine: tuple[str, str] = ("local", "")
@@ -100,7 +102,12 @@ class Found(Searched):
         versions = dict(tables)
         timed = map(self._with_time, self.places.values())
         places = tuple(
-            replace(it, version=versions.get(it.table, 0), deleted=self.deleted.get(it.table, ()))
+            replace(
+                it,
+                version=versions.get(it.table, 0),
+                deleted=self.deleted.get(it.table, ()),
+                clustered=self.clustered.get(it.table, ""),
+            )
             for it in timed
         )
         unread = self.unread
@@ -132,7 +139,9 @@ class Found(Searched):
         if place.name == Where.SHARED:
             clones = [it for it in self.places.values() if it.table != place.table]
             ends = [until_ms, *(it.until_ms for it in clones if it.name == Where.OF_SOURCE)]
-            is_live = any(it.name in (Where.LIVE, Where.STORED, Where.HIDDEN) for it in clones)
+            is_live = any(
+                it.name in (Where.LIVE, Where.STORED, Where.BESIDE, Where.HIDDEN) for it in clones
+            )
             known = [it for it in ends if it is not None and not is_live]
             until_ms = max(known) if len(known) == len(ends) else None
         if until_ms is not None and until_ms >= HELD:

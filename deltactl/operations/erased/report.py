@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
@@ -24,6 +24,7 @@ from deltactl.units import format_count, format_timestamp
 _DELETE: Final = "DELETE FROM delta.`{path}` WHERE {it}"
 _PURGE: Final = "deltactl optimize {} --purge"
 _REWRITE: Final = "deltactl optimize {} --zorder-by COLUMN --full"
+_RECLUSTER: Final = "deltactl optimize {} --cluster-by {it} --full"
 _UNSET: Final = "deltactl alter {} --unset {it}"
 # A later version, that of a property which nothing reads: a cleanup keeps the latest one.
 _COMMIT: Final = "deltactl alter {} --set deltactl.versionAfter={version}"
@@ -50,6 +51,13 @@ class Where(StrEnum):
     STORED = (
         "stored partition columns",
         "live files, beside other values in the log: sort them by any data column",
+        _REWRITE,
+        _VACUUM,
+    )
+    BESIDE = (
+        "live files, not in rows",
+        "live files: dictionaries with values that no row has, or key-value metadata of footers: "
+        "sort them by any data column",
         _REWRITE,
         _VACUUM,
     )
@@ -151,6 +159,7 @@ COUNTS: Final = {
     "rows": "rows read",
     "files_skipped": "data files of which only the footer was read",
     "groups_skipped": "row groups skipped by statistics",
+    "dictionaries": "dictionaries read",
     "text_files": "other files",
     "gone": "removed files that do not exist",
     "vectors": "deletion vector files, not searched: they have no values",
@@ -216,7 +225,7 @@ class Place:
     when the last of them may be deleted, if that is known; ``waits``: that is past by the clock of
     this machine, but nothing else proves the time (see ``trusted_time``). ``of``: the places whose
     steps end this one, too. ``version`` is the latest one of the table. ``deleted``: the predicates
-    of a DELETE in it, none if its schema lacks a column.
+    of a DELETE in it, none if its schema lacks a column. ``clustered``: its clustering columns.
     """
 
     table: str
@@ -230,6 +239,7 @@ class Place:
     of: tuple[Where, ...] = ()
     version: int = 0
     deleted: tuple[str, ...] = ()
+    clustered: str = ""
 
     @property
     def kept_by(self) -> str:
@@ -279,8 +289,12 @@ class Place:
         table = self.table
         path = unquote(table.removeprefix("file://")) if table.startswith("file:") else table
         texts = {"path": path.replace("`", "``"), "version": self.version}
-        each = {_UNSET: map(shlex.quote, self.parts), _DELETE: self.deleted}.get(step, ("",))
+        each: Iterable[str] = {_UNSET: map(shlex.quote, self.parts), _DELETE: self.deleted}.get(
+            step, ("",)
+        )
         command = _BY_CLOCK[step] if by_clock else step
+        if step == _REWRITE and self.clustered:  # such a table refuses another order
+            command, each = _RECLUSTER, [shlex.quote(self.clustered)]
         return [command.format(shlex.quote(table), it=it, **texts) for it in each]
 
 
@@ -340,7 +354,7 @@ class ErasedReport(ShortRepr):
             # Each cleanup writes a checkpoint, with the metadata of the latest version. A DELETE
             # rewrites files: perhaps no others are left to rewrite.
             vain = {_COMMIT, _CLEANUP} if Where.METADATA in names else set()
-            vain |= {_REWRITE} if Where.LIVE in names else set()
+            vain |= {_REWRITE} if Where.LIVE in names and Where.BESIDE not in names else set()
             steps = {it for it in steps if it[0] not in vain}
             for step in _needed(steps):
                 with_it = (it for it in places if step in it.steps)

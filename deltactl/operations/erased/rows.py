@@ -23,8 +23,12 @@ from deltactl.numpy_types import Integers
 from deltactl.operations.erased.found import Searched
 from deltactl.operations.erased.report import NoColumnError, Where
 from deltactl.operations.erased.schemas import Variant
-from deltactl.operations.predicate.bounds import may_match
+from deltactl.operations.erased.sought import Sought, count_true
+from deltactl.operations.erased.texts import footer_has_value
+from deltactl.operations.predicate.bounds import held_by, may_match
 from deltactl.operations.predicate.terms import Column, ColumnRows
+from deltactl.parquet.broken_footers import ensure_valid_columns
+from deltactl.parquet.dictionaries import read_suspects
 from deltactl.parquet.facts import select_leaf
 from deltactl.parquet.footer import LeafColumn, index_leaves
 from deltactl.parquet.open_files import load_deletion_vector
@@ -45,9 +49,9 @@ _NULL: Final = pa.scalar(None)
 class RowSearch:
     """A search of data files for the rows of a predicate."""
 
-    def __init__(self, store: Store, variants: Sequence[Variant]) -> None:
-        self._store = store
-        self._places = [list(it) for _, it in groupby(variants, lambda it: it.place)]
+    def __init__(self, store: Store, sought: Sought) -> None:
+        self._store, self._sought = store, sought
+        self._places = [list(it) for _, it in groupby(sought.variants, lambda it: it.place)]
 
     def search(self, row: Mapping[str, Any], source: pa.NativeFile, searched: Searched) -> None:
         """Search a file, row of ``FILES``."""
@@ -57,19 +61,32 @@ class RowSearch:
         known = {key.lower(): value for key, value in values}
         # As Spark reads INT96; nanoseconds end in the year 2262.
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet:
+            ensure_valid_columns(parquet.metadata, source.size())
             deleted = self._read_vector(row, searched)
-            file = _File(parquet, parquet.schema_arrow, name, known, is_named, deleted, searched)
+            file = _File(
+                parquet, source, parquet.schema_arrow, name, known, is_named, deleted, searched
+            )
             try:
                 counts = np.sum([file.count_first(it) for it in self._places], axis=0)
             except NoColumnError as error:  # a caller would add the name to the reason
                 searched.add_unread(name, row["place"], error)
                 return
-        searched.counts["files_skipped"] += not searched.counts["rows"]
+            has_text = footer_has_value(parquet.metadata, file.schema, self._sought)
+        is_skipped = not (searched.counts["rows"] or searched.counts["dictionaries"])
+        searched.counts["files_skipped"] += is_skipped
         is_live = row["place"] == Where.LIVE
+        *of_rows, unused = counts.tolist()
         places = row["place"], Where.STORED if is_live else row["place"], Where.HIDDEN
-        for place, count in zip(places, counts.tolist(), strict=True):
+        for place, count in zip(places, of_rows, strict=True):
             if count:
                 searched.add(place, name, rows=count, until_ms=row["until_ms"])
+        # What deletes the rows of a file rewrites the file.
+        parts = {"dictionaries": unused, "key-value metadata": has_text}
+        for part, count in parts.items() if not any(of_rows) else ():
+            if count:
+                place = Where.BESIDE if is_live else row["place"]
+                shown = (part,) if is_live else ()
+                searched.add(place, name, entries=count, parts=shown, until_ms=row["until_ms"])
 
     def _read_vector(self, row: Mapping[str, Any], searched: Searched) -> BitMap64 | None:
         """Return the hidden rows; none if the vector cannot be read, which is a finding."""
@@ -93,6 +110,7 @@ class _File:
     """An open file; ``known``: its partition values in the log, or in names of directories."""
 
     parquet: pq.ParquetFile
+    source: pa.NativeFile
     schema: pa.Schema
     name: str
     known: Mapping[str, str | None]
@@ -110,22 +128,48 @@ class _File:
             return self.count_first(variants[1:])
 
     def _count(self, variant: Variant) -> Integers:
-        """Return how many rows match by the log, only by what the file stores, and are hidden."""
+        """Return how many rows match by the log, only by what the file stores, and are hidden.
+
+        If there is none: return also how many such values only dictionaries have.
+        """
         stored = dict(self._stored(variant))
         constants = dict(self._constants(variant, stored))
         if not (self.is_named or variant.fields.keys() <= stored.keys() | constants.keys()):
             raise NoColumnError("no action names it, and it lacks a column of the predicate")
         groups = self._choose_groups(variant, stored, constants)
         self.searched.counts["groups_skipped"] += self.parquet.num_row_groups - len(groups)
-        counts = np.zeros(3, np.int64)
+        counts = np.zeros(4, np.int64)
         for first_row, columns, count in self._read(groups, variant, stored):
             logged, either = _find_rows(variant, columns, constants, count)
             live: Any = self.deleted is None or live_mask(self.deleted, first_row, count)
             only_stored = pc.and_not(either, logged)
             masks = pc.and_(logged, live), pc.and_(only_stored, live), pc.and_not(either, live)
-            counts += [it.true_count for it in masks]
+            counts[:3] += [it.true_count for it in masks]
             self.searched.counts["rows"] += count
+        if not counts.any():
+            counts[3] = self._count_unused(variant, stored, constants)
         return counts
+
+    def _count_unused(
+        self, variant: Variant, stored: Mapping[str, FieldPath], constants: Mapping[str, pa.Scalar]
+    ) -> int:
+        """Count the values in dictionaries that no row has, and that some other values match."""
+        total, leaves = 0, index_leaves(self.schema)
+        known = {name: value for name, value in constants.items() if name not in stored}
+        for name, path in stored.items():
+            if (leaf := leaves.get(path)) is None:
+                continue
+            for group, dictionary in read_suspects(self.parquet, self.source, leaf, path):
+                self.searched.counts["dictionaries"] += 1
+                values = self._convert(dictionary, variant, name)
+                columns = {it: pa.repeat(value, len(values)) for it, value in known.items()}
+                rows = ColumnRows({**columns, name: values}, len(values))
+                held = values.filter(held_by(variant.term, name, rows, known.keys()))
+                if len(held):  # perhaps in rows that have other values beside it
+                    read = self._read([group], variant, {name: path})
+                    used = pa.chunked_array([it[name] for _, it, _ in read], held.type)
+                    total += count_true(pc.invert(pc.is_in(held, value_set=used)))
+        return total
 
     def _stored(self, variant: Variant) -> Iterator[tuple[str, FieldPath]]:
         """Yield the paths in the file of the columns that it has."""

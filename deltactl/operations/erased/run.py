@@ -30,9 +30,11 @@ from deltactl.operations.erased.report import TEXTS, ErasedReport, Where
 from deltactl.operations.erased.schemas import resolve
 from deltactl.operations.erased.sought import find_sought
 from deltactl.operations.erased.tasks import SearchSpec
+from deltactl.operations.optimize.layout.request import find_columns
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_facts
 from deltactl.option_names import option
+from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -104,8 +106,12 @@ def _search_table(
     found.sought.append(sought)
     present = {it.place: it.present for it in reversed(sought.variants) if it.present is not None}
     found.deleted[log.uri] = tuple(dict.fromkeys(present.values()))
+    clustered = find_columns(snapshot, clustering_columns(snapshot.domains)) or ()
+    found.clustered[log.uri] = ",".join(it.name for it in clustered)
     if not sought.is_known:
-        found.unsearchable |= dict.fromkeys((Where.PATHS, "texts in the log", *TEXTS))
+        found.unsearchable |= dict.fromkeys(
+            (Where.PATHS, "texts in the log", "texts in footers", *TEXTS)
+        )
     named = search_log(snapshot, files, sought, found)
     metadata = tuple(it.metadata for it in sought.variants)
     options = found.context.storage_options

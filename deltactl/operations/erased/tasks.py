@@ -64,7 +64,7 @@ def search_files(spec: SearchSpec, files: bytes, attempt: int) -> Searched:
     sought = find_sought(resolve(spec.predicate, spec.schemas, spec.now_ms))
     with pa.ipc.open_stream(files) as stream:
         rows = stream.read_all().to_pylist()
-    search = partial(_search_file, store, spec.uri, sought, RowSearch(store, sought.variants))
+    search = partial(_search_file, store, spec.uri, sought, RowSearch(store, sought))
     searched = Searched(spec.uri)
     for found in map_requests(store, search, rows, at_once=_READ_AT_ONCE):
         searched += found

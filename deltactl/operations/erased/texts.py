@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from io import TextIOWrapper
 from typing import Any, Final
@@ -60,6 +60,10 @@ _PARTS: Final = (
     "domainMetadata", "operationParameters", "userMetadata", "schemaString", "configuration",
     "commitInfo", "txn", "metaData",
 )  # fmt: skip
+_SCHEMAS_OF_FOOTERS: Final = ("schema", ".row.metadata")  # of Avro, Iceberg; of Spark
+_NO_TEXTS_OF_FOOTERS: Final = frozenset({
+    "ARROW:schema", "PARQUET:field_id", "org.apache.spark.version", "writer.model.name"
+})  # fmt: skip
 _OF_PROGRAMS: Final = (Where.MANIFESTS, *RECORDS)
 _MOST_JSON_BYTES: Final = 64 << 20
 _BLOCK_CHARACTERS: Final = 4 << 20
@@ -129,6 +133,46 @@ def _means_value(keys: tuple[str, ...], sought: Sought) -> bool | None:
     last = keys[-1] if keys else ""
     is_free = last in ("userMetadata", "description") or "redicate" in last
     return is_free or (keys[:1] == ("commitInfo",) and last in sought.names) or None
+
+
+def footer_has_value(footer: pq.FileMetaData, schema: pa.Schema, sought: Sought) -> bool:
+    """Return whether key-value metadata have a value: of file, column chunks, fields of Arrow."""
+    if not sought.is_known:
+        return False
+    found = [*(footer.metadata or {}).items(), *(schema.metadata or {}).items()]
+    found += [it for field in _walk_fields(schema) for it in (field.metadata or {}).items()]
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    chunks = (group.column(it) for group in groups for it in range(footer.num_columns))
+    found += [it for chunk in chunks for it in (chunk.metadata or {}).items()]
+    texts = dict.fromkeys((_decoded(key), _decoded(value)) for key, value in found)
+    nodes = [(0, node) for key, text in texts if (node := _node_of(key, text)) is not None]
+    return any(find_parts(nodes, sought))
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _walk_fields(parent: Iterable[pa.Field]) -> Iterator[pa.Field]:
+    for field in parent:
+        yield field
+        kind = field.type
+        yield from _walk_fields(kind.field(it) for it in range(kind.num_fields))
+
+
+def _node_of(key: str, text: str) -> Any:
+    """Return key-value metadata in the form of an action that has such a text; ``None``: no text.
+
+    Names of columns and types in a schema are no values.
+    """
+    if key in _NO_TEXTS_OF_FOOTERS:
+        return None
+    if key.endswith(_SCHEMAS_OF_FOOTERS) and text.startswith("{"):
+        return {"metaData": {"schemaString": text}}
+    if key == "pandas" and text.startswith("{"):
+        attributes = json.loads(text).get("attributes")
+        return {"add": {"tags": {key: json.dumps(attributes)}}} if attributes else None
+    return {"add": {"tags": {key: text}}}
 
 
 def iceberg_mask(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

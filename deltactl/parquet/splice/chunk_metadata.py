@@ -68,6 +68,8 @@ def place_copy(
     tree = relocate(leaf.chunk, shift)
     indexes = leaf.indexes
     column = tree.struct(ColumnChunk.META_DATA)
+    # As those of the file, which are not copied: they may tell of rows that were deleted.
+    column.drop({ColumnMetaData.KEY_VALUE_METADATA})
     strip_bounds(source, column)
     # The column index has bounds too.
     if not source.has_orders:

@@ -42,6 +42,7 @@ class CopyRefusal(StrEnum):
     STATISTICS = "statistics missing or inexact"
     ROW_IDS = "row ids to write"
     WRITER = "defective writer"
+    CATEGORIES = "dictionary of categories"
     ENCODE = "--rewrite encode"
     LEVEL = "--codec with a level"
 
@@ -116,6 +117,9 @@ def _refuse(
         return CopyRefusal.CODEC
     if _is_from_defective_writer(source.created_by, chunks):
         return CopyRefusal.WRITER
+    # Its dictionary can have values of rows that were deleted.
+    if wanted.name in source.categories and not is_undecoded:
+        return CopyRefusal.CATEGORIES
     if wanted.name in target.complete and any(null_count(chunk) != 0 for chunk in chunks):
         return CopyRefusal.ROW_IDS
     leaves = target.by_column.get(wanted.name, ())

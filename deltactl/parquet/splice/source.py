@@ -6,7 +6,7 @@ succeed, because Arrow accepts files that cannot be copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.dictionaries import find_categories
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.format import (
     CODECS,
@@ -61,7 +62,7 @@ class Source:
     """A file to copy from. ``columns`` has its columns by name.
 
     ``has_orders``: the format defines the order of all its bounds. ``has_total_order``: some of its
-    bounds have the order of IEEE 754.
+    bounds have the order of IEEE 754. ``categories``: see ``find_categories``.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Source:
     created_by: str
     has_orders: bool
     has_total_order: bool
+    categories: Set[str]
     metadata: pq.FileMetaData = field(repr=False)
 
 
@@ -115,6 +117,7 @@ def _read_source(name: str, footer: Footer) -> Source:
         created_by=created_by.decode(errors="replace") if isinstance(created_by, bytes) else "",
         has_orders=len(orders) == num_leaves and None not in orders,
         has_total_order=ColumnOrder.IEEE_754_TOTAL_ORDER in orders,
+        categories=find_categories(footer.metadata),
         metadata=footer.metadata,
     )
 

@@ -49,6 +49,16 @@ def test_a_file_that_vanishes_is_not_searched(place: str, monkeypatch: pytest.Mo
     assert "search again" in unread.reason
 
 
+@pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
+def test_a_footer_does_not_end_the_process(name: str) -> None:
+    """Arrow would end it at a look into a column chunk."""
+    finds = Path(__file__).parents[2] / "fuzz" / "finds" / "footer"
+    builder = base()
+    builder.store.put("x.parquet", (finds / name).read_bytes())
+    (unread,) = search(builder.store, BY_NAME).unread
+    assert (unread.name, unread.reason) == ("x.parquet", "unreadable: OSError")
+
+
 def test_a_table_that_is_moved_is_not_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
