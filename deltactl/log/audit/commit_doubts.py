@@ -34,6 +34,8 @@ _ADDED: Final = (
     "num_target_files_added",
     "numRestoredFiles",
     "numRestoredFile",
+    "numFilesAdded",
+    "numConvertedFiles",
 )
 _REMOVED: Final = (
     "numRemovedFiles",
@@ -41,6 +43,7 @@ _REMOVED: Final = (
     "numTargetFilesRemoved",
     "num_target_files_removed",
     "numRemovedFile",
+    "numFilesRemoved",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
