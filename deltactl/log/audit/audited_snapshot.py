@@ -82,7 +82,7 @@ def load_with_doubts(
     """
     actions = FirstActions(log.uri)
     snapshot = log.snapshot(version, visitors=[*visitors, doubts, actions])
-    doubts.found = actions.find_unknown_removes(snapshot.version) | doubts.found
+    doubts.found = actions.find_unknown_removes() | doubts.found
     return snapshot
 
 

@@ -166,9 +166,8 @@ def restore_commit(table: str = "TABLE") -> str:
 def find_doubts(log: DeltaLog) -> dict[int, str]:
     """Return the commits that may have lost actions, with the reasons."""
     doubts, actions = CommitDoubts(), FirstActions(log.uri)
-    versions = sorted(log.commit_files)
-    log.scan(versions, doubts, actions, on_broken=ignore_broken)
-    return actions.find_unknown_removes(max(versions, default=-1)) | doubts.found
+    log.scan(sorted(log.commit_files), doubts, actions, on_broken=ignore_broken)
+    return actions.find_unknown_removes() | doubts.found
 
 
 def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
