@@ -35,7 +35,7 @@ def fill(store: Store) -> TableBuilder:
         builder.append([{"id": number, "p": "a"}])
     if isinstance(store, MemoryStore):
         for version in range(9):
-            store.set_modified(commit_path(version), START_MS + 1000 * (version + 1) + 20)
+            store.set_modified(commit_path(version), START_MS + 1000 * (version + 1))
     return builder
 
 

@@ -49,6 +49,7 @@ _REMOVED: Final = (
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
 
+_TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
 _KEEPS_DAMAGE: Final = (
     "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
 )
@@ -167,7 +168,7 @@ class CommitDoubts(Visitor):
         time, (_, before) = self._seen[version][1], self._seen.get(version - 1, (0, None))
         file = log.listed.commits.get(version - 1)
         if before is None and file is not None:
-            before = file.modified_ms
+            before = file.modified_ms + _TIME_UNIT_MS - 1
         return time is None or (before is not None and time <= before)
 
     def visit(self, commits: ParsedCommits) -> None:
