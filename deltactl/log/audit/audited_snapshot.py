@@ -76,13 +76,16 @@ def load_with_doubts(
     """Rebuild a version; ``doubts`` gets the commits that are read.
 
     If these are all commits from version 0 on, it also gets those that remove unknown files.
+    Older commits are read only if one of these may be a copy of them.
 
     Raises:
+        StorageError: an older commit cannot be read.
         DeltactlError: as ``DeltaLog.snapshot``.
     """
     actions = FirstActions(log.uri)
     snapshot = log.snapshot(version, visitors=[*visitors, doubts, actions])
-    doubts.found = actions.find_unknown_removes(snapshot.version) | doubts.found
+    doubts.compare_unseen(log)
+    doubts.found = actions.find_unknown_removes() | doubts.found
     return snapshot
 
 

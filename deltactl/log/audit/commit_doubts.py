@@ -23,6 +23,7 @@ from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
+from deltactl.protocol.names import commit_version
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
 
@@ -34,6 +35,8 @@ _ADDED: Final = (
     "num_target_files_added",
     "numRestoredFiles",
     "numRestoredFile",
+    "numFilesAdded",
+    "numConvertedFiles",
 )
 _REMOVED: Final = (
     "numRemovedFiles",
@@ -41,10 +44,12 @@ _REMOVED: Final = (
     "numTargetFilesRemoved",
     "num_target_files_removed",
     "numRemovedFile",
+    "numFilesRemoved",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
 
+_TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
 _KEEPS_DAMAGE: Final = (
     "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
 )
@@ -73,6 +78,7 @@ class CommitDoubts(Visitor):
         super().__init__()
         self._claims: dict[int, _Claim] = {}
         self._names: dict[bytes, str] = {}
+        self._seen: dict[int, tuple[int, int | None]] = {}  # size in bytes, time in ms
         self.found: dict[int, str] = {}
 
     @property
@@ -124,16 +130,46 @@ class CommitDoubts(Visitor):
         version = commit.version
         assert version is not None
         if b'"add"' in commit.data or b'"remove"' in commit.data:
-            digest = blake2b(commit.data, digest_size=16).digest()
-            other = self._names.setdefault(digest, commit.name)
+            other = self._names.setdefault(_digest(commit), commit.name)
             if other != commit.name:
-                self.found[version] = (
-                    f"it has the same bytes as {other}: one of the two may have been overwritten"
-                )
-        claim = _read_claim(commit)
+                self.found[version] = _describe_same(other)
+        info = _read_info(commit)
+        self._seen[version] = len(commit.data), _find_time(info)
+        claim = _read_claim(commit, info)
         if claim is not None:
             self._claims[version] = claim
         return claim is not None
+
+    def compare_unseen(self, log: DeltaLog) -> None:
+        """Compare the bytes of commits that may be copies of commits that were not read.
+
+        A copy of an older commit has its size and time: not later than the commit before the copy.
+        If all times increase, nothing is read.
+
+        Raises:
+            StorageError: an older commit cannot be read.
+        """
+        sizes = {it[0] for version, it in self._seen.items() if self._may_be_copy(version, log)}
+        if not sizes:
+            return
+        whole = log.without_warnings()  # has a listing of its own: the log keeps the one it read
+
+        def compare() -> None:
+            unseen = whole.commit_files.keys() - self._seen.keys()
+            chosen = (v for v in sorted(unseen) if whole.commit_files[v].size_bytes in sizes)
+            for commit in whole.commits(chosen):
+                copied = commit_version(self._names.get(_digest(commit), ""))
+                if copied is not None:
+                    self.found[copied] = _describe_same(commit.name)
+
+        whole.retry_after_cleanup(compare)
+
+    def _may_be_copy(self, version: int, log: DeltaLog) -> bool:
+        time, (_, before) = self._seen[version][1], self._seen.get(version - 1, (0, None))
+        file = log.listed.commits.get(version - 1)
+        if before is None and file is not None:
+            before = file.modified_ms + _TIME_UNIT_MS - 1
+        return time is None or (before is not None and time <= before)
 
     def visit(self, commits: ParsedCommits) -> None:
         """Compare the metrics of commits with their actions."""
@@ -163,9 +199,8 @@ def restore_commit(table: str = "TABLE") -> str:
 def find_doubts(log: DeltaLog) -> dict[int, str]:
     """Return the commits that may have lost actions, with the reasons."""
     doubts, actions = CommitDoubts(), FirstActions(log.uri)
-    versions = sorted(log.commit_files)
-    log.scan(versions, doubts, actions, on_broken=ignore_broken)
-    return actions.find_unknown_removes(max(versions, default=-1)) | doubts.found
+    log.scan(sorted(log.commit_files), doubts, actions, on_broken=ignore_broken)
+    return actions.find_unknown_removes() | doubts.found
 
 
 def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
@@ -195,13 +230,28 @@ def ignore_broken(commit: CommitBytes, error: CorruptLogError) -> None:
     """Ignore a commit that cannot be parsed: no version is rebuilt from it."""
 
 
-def _read_claim(commit: CommitBytes) -> _Claim | None:
-    if b'"operationMetrics"' not in commit.data:
-        return None
+def _digest(commit: CommitBytes) -> bytes:
+    return blake2b(commit.data, digest_size=16).digest()
+
+
+def _describe_same(other: str) -> str:
+    return f"it has the same bytes as {other}: one of the two may have been overwritten"
+
+
+def _read_info(commit: CommitBytes) -> Mapping[str, Any]:
     try:
-        metrics = (commit.info or {}).get("operationMetrics")
-    except CorruptLogError:
-        return None
+        return commit.info or {}
+    except CorruptLogError:  # parsing reports it
+        return {}
+
+
+def _find_time(info: Mapping[str, Any]) -> int | None:
+    times = (info.get(name) for name in ("inCommitTimestamp", "timestamp"))
+    return next((it for it in times if isinstance(it, int)), None)
+
+
+def _read_claim(commit: CommitBytes, info: Mapping[str, Any]) -> _Claim | None:
+    metrics = info.get("operationMetrics")
     if not isinstance(metrics, dict):
         return None
     changes, is_rewrite = commit.data.count(b'{"cdc":'), "minFileSize" in metrics

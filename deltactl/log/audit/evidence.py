@@ -66,7 +66,7 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     if name is not None:
         return f"it has a tombstone of {name}, which no commit removes"
     replaced = CommitDoubts()
-    replaced.found = actions.find_unknown_removes(own.version)
+    replaced.found = actions.find_unknown_removes()
     return _compare_checksum(own, replayed) or replaced.since(first)
 
 

@@ -135,16 +135,19 @@ class NameActions:
 
 
 class FirstActions(Visitor):
-    """Takes the file actions of the commits from version 0 on, if version 0 is among them."""
+    """Takes the file actions of the commits from version 0 on, if version 0 is among them.
 
-    def __init__(self, uri: str) -> None:
+    ``begins``: whether it will be, if it does not come first.
+    """
+
+    def __init__(self, uri: str, *, begins: bool = False) -> None:
         super().__init__()
         self._actions = NameActions(uri)
         self._taken: set[int] = set()
-        self._begins = False
+        self._begins = begins
 
     def see(self, commit: CommitBytes) -> bool:
-        """Return whether commit 0 was seen."""
+        """Return whether commit 0 was seen, or will be."""
         self._begins |= commit.version == 0
         return self._begins
 
@@ -153,9 +156,12 @@ class FirstActions(Visitor):
         self._actions.take(commits)
         self._taken.update(commits.versions)
 
-    def find_unknown_removes(self, version: int) -> dict[int, str]:
-        """Return a problem of each commit up to a version that removes files that none added."""
-        if not self._taken.issuperset(range(version + 1)):
+    def find_unknown_removes(self) -> dict[int, str]:
+        """Return a problem of each commit that removes files that none before it added.
+
+        Empty if a commit between the first and the last one was not taken.
+        """
+        if not self._taken.issuperset(range(max(self._taken, default=0))):
             return {}
         found = self._actions.find_unknown_removes(-1)
         return {it: describe_unknown(count) for it, count in found.items()}

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, PredicateError, UnsupportedFeatureError, UsageError
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.changes import CommitChange, RowFilter, SelectedChanges
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.delta_log import DeltaLog
@@ -83,9 +84,7 @@ def blame_partition(
     snapshot = _newest_snapshot(log)
     fields = snapshot.metadata.known_partition_fields
     asked = _parse_blame(text, fields, log.uri, now_ms)
-    blame, doubts = _Blame(asked), CommitDoubts()
-    every = replace(selection, limit=None)
-    history = log.history(every, blame, doubts, partition_keys=asked.keys)
+    blame, history, doubts = _search(log, replace(selection, limit=None), asked)
     doubts.warn(log)
     rows = blame.choose(history, doubts)
     shown = rows[: selection.limit]
@@ -104,10 +103,18 @@ def find_changing(log: DeltaLog, predicate: PartitionPredicate, first: int) -> l
     """Return the versions from ``first`` on that changed files of some partitions, newest first."""
     fields = log.snapshot().metadata.partition_fields
     asked = _filter_by(predicate, fields)
-    blame, doubts = _Blame(asked), CommitDoubts()
-    selection = Selection(first_version=first)
-    history = log.history(selection, blame, doubts, partition_keys=asked.keys)
+    blame, history, doubts = _search(log, Selection(first_version=first), asked)
     return [row["version"] for row in blame.choose(history, doubts)]
+
+
+def _search(
+    log: DeltaLog, selection: Selection, asked: BlameFilter
+) -> tuple[_Blame, History, CommitDoubts]:
+    blame, doubts = _Blame(asked), CommitDoubts()
+    actions = FirstActions(log.uri, begins=selection.first_version == 0)
+    history = log.history(selection, blame, doubts, actions, partition_keys=asked.keys)
+    doubts.found = actions.find_unknown_removes() | doubts.found
+    return blame, history, doubts
 
 
 def _newest_snapshot(log: DeltaLog) -> Snapshot:

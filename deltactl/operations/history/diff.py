@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
+from deltactl.log.audit.audited_snapshot import load_with_doubts
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.changes import FileCounts, PartitionChange, count_added_removed
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
@@ -109,7 +110,7 @@ def diff_versions(log: DeltaLog, first: int, last: int | None) -> VersionDiff:
     last = log.latest_version if last is None else last
     log.ensure_has(last)
     doubts = CommitDoubts()
-    before, after = (log.snapshot(version, visitors=[doubts]) for version in (first, last))
+    before, after = (load_with_doubts(log, doubts, version) for version in (first, last))
     doubts.warn(log)
     removed, added = files_of_one_side(before, after, COUNTED_COLUMNS)
     return compare_snapshots(before, after, (removed, added), log, log.warn)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
@@ -120,11 +121,13 @@ def _judge_run(
 ) -> dict[int, Restorable]:
     """Return the states of consecutive versions that the log can rebuild from ``commits``."""
     store, events = log.store, EventCollector()
-    snapshot = log.snapshot(run[-1], visitors=[events, doubts])
     first = run[0] + 1
     while first - 1 in commits:  # earlier commits show when files were added
         first -= 1
-    scan = log.events(snapshot, first, events, doubts)
+    actions = FirstActions(log.uri, begins=first == 0)
+    snapshot = log.snapshot(run[-1], visitors=[events, doubts, actions])
+    scan = log.events(snapshot, first, events, doubts, actions)
+    doubts.found = actions.find_unknown_removes() | doubts.found
     lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)
     files = lifetimes.files
     gone = ~_present(store, files["path"], stored, files["size_bytes"])

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import UnsupportedFeatureError, Warn, join_reasons
+from deltactl.log.audit.audited_snapshot import load_with_doubts
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -180,7 +181,7 @@ def load_table(
     doubts = CommitDoubts()
 
     def load() -> tuple[Snapshot, ManifestLines]:
-        snapshot = next(snapshots) or log.snapshot(version, visitors=[doubts])
+        snapshot = next(snapshots) or load_with_doubts(log, doubts, version)
         return snapshot, _load_lines(snapshot, schemes)
 
     loaded = log.retry_after_cleanup(load)

@@ -437,6 +437,7 @@ MERGE = {"numTargetFilesAdded": 0, "numTargetFilesRemoved": 0, "numTargetDeletio
 RESTORE = {"numRestoredFiles": "1", "numRemovedFiles": "0"}
 RUST_RESTORE = {"numRestoredFile": 1, "numRemovedFile": 1}
 RUST = {"num_added_files": 1, "num_removed_files": 1, "num_added_rows": 1}
+RUST_OPTIMIZE = {"numFilesAdded": 1, "numFilesRemoved": 2, "filesRemoved": '{"totalFiles":2}'}
 
 
 @pytest.mark.parametrize(
@@ -463,6 +464,11 @@ RUST = {"num_added_files": 1, "num_removed_files": 1, "num_added_rows": 1}
         (RUST_RESTORE, 1, 0, "it has 0 of the 1 remove action that"),
         (RUST, 1, 1, None),
         (RUST, 0, 1, "it has 0 of the 1 add action, for 1 row, that"),
+        (RUST_OPTIMIZE, 1, 2, None),
+        (RUST_OPTIMIZE, 1, 1, "it has 1 of the 2 remove actions that"),
+        (RUST_OPTIMIZE, 0, 2, "it has 0 of the 1 add action that"),
+        ({"numConvertedFiles": "2"}, 2, 0, None),
+        ({"numConvertedFiles": "2"}, 1, 0, "it has 1 of the 2 add actions that"),
         ({"numAddedFiles": "many", "numRemovedFiles": -1}, 0, 0, None),
         ("none", 0, 0, None),
     ],

@@ -12,7 +12,7 @@ from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from tests.support.checkpoints import new_table
 from tests.support.damage import edit_commit
 from tests.support.run import run_on
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 DELETE = 3
 PROBLEM = "it has 0 of the 1 remove action that its operationMetrics count"
@@ -92,6 +92,36 @@ def test_what_versions_lack_is_unknown_up_to_the_next_checkpoint(
         assert warned == []
     else:
         warned.check(builder)
+
+
+@pytest.mark.parametrize("checkpoint", [None, 0, 4])
+def test_swapped_commits(checkpoint: int | None) -> None:
+    """Version 2 removes the file that version 3 adds: the two commits were exchanged."""
+    builder = new_table(Column("id"), Column("p", "string"), partition_by=["p"])
+    builder.append([{"id": 1, "p": "a"}])
+    [path] = builder.append([{"id": 2, "p": "b"}])
+    builder.remove(path)
+    builder.append([{"id": 4, "p": "a"}])
+    store = builder.store
+    if checkpoint is not None:
+        builder.checkpoint(checkpoint)
+    later, earlier = store.read(commit_path(2)), store.read(commit_path(3))
+    store.put(commit_path(2), earlier)
+    store.put(commit_path(3), later)
+    problem = "2.json may be damaged: it removes 1 file that no earlier commit adds"
+
+    restorable, blame, diff = Warned(), Warned(), Warned()
+    states = find_restorable(restorable.log(builder))
+    assert states.keys() == ({0, 1, 4} if checkpoint == 4 else {0, 1})
+    rows = blame_partition(blame.log(builder), "p=b", Selection()).rows
+    assert [row["version"] for row in rows if row["problem"]] == [2]
+    for said in (restorable, blame):
+        assert [problem in text for text in said] == [True]
+    diff_versions(diff.log(builder), 1, 3)
+    # After a checkpoint, the commits before it are not read.
+    assert [problem in text for text in diff] == ([] if checkpoint == 0 else [True])
+    diff_versions(Warned().log(builder), 0, 1)
+    assert not blame_partition(Warned().log(builder), "p=b", Selection(first_version=4)).rows
 
 
 def test_manifests_warn(builder: TableBuilder) -> None:
