@@ -16,7 +16,7 @@ from deltactl.table import Table
 from tests.operations.clone.test_run import clone
 from tests.operations.clone.test_sync import sync
 from tests.support.checkpoints import memory_of
-from tests.support.damage import edit_commit
+from tests.support.damage import edit_action, edit_commit
 from tests.support.stores import CountingStore, MemoryStore, fresh_store
 from tests.support.table_builder import START_MS, Action, Column, TableBuilder, commit_path
 
@@ -119,3 +119,17 @@ def test_older_commits_are_read_only_if_a_time_goes_back(
     assert len(listings) == 1 + has_copy
     assert bool(counting.touched(commit_path(2))) == has_copy
     assert not counting.touched(commit_path(0))
+
+
+def test_older_commits_are_not_read_if_a_clock_goes_back_after_the_checkpoint(
+    builder: TableBuilder,
+) -> None:
+    """A copy has a time of before the checkpoint."""
+    store = memory_of(builder)
+    edit_action(builder, 7, "commitInfo", timestamp=START_MS + 9500)
+    edit_action(builder, 8, "commitInfo", timestamp=START_MS + 9400)
+    assert len(store.read(commit_path(8))) == len(store.read(commit_path(2)))
+    counting = CountingStore(store)
+    Table("x", store=counting).optimize(dry_run=True)
+    assert len(counting.names["list_from"]) == 1
+    assert not counting.touched(commit_path(2))

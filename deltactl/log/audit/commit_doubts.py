@@ -25,7 +25,7 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.protocol.names import commit_version
 from deltactl.protocol.stats import num_records
-from deltactl.units import format_count
+from deltactl.units import DAY_MS, format_count
 
 # Metrics of Delta on Spark, Databricks, Flink and delta-rs. The first that a commit has is used.
 _ADDED: Final = (
@@ -143,33 +143,40 @@ class CommitDoubts(Visitor):
     def compare_unseen(self, log: DeltaLog) -> None:
         """Compare the bytes of commits that may be copies of commits that were not read.
 
-        A copy of an older commit has its size and time: not later than the commit before the copy.
-        If all times increase, nothing is read.
+        A copy has the size and the time of the older commit. So it is not later than the newest
+        commit that was not read, nor than the commit before the copy. If all times increase,
+        nothing is read.
 
         Raises:
             StorageError: an older commit cannot be read.
         """
-        sizes = {it[0] for version, it in self._seen.items() if self._may_be_copy(version, log)}
-        if not sizes:
+        first = min(self._seen, default=0)
+        newest = log.listed.commits.get(first - 1)
+        limit = None if newest is None else newest.modified_ms + _TIME_UNIT_MS - 1
+        copies = [it for version, it in self._seen.items() if self._may_be_copy(version, limit)]
+        if not copies or first == 0:
             return
+        sizes = {size for size, _ in copies}
+        since = min(0 if time is None else time - DAY_MS for _, time in copies)
         whole = log.without_warnings()  # has a listing of its own: the log keeps the one it read
 
         def compare() -> None:
-            unseen = whole.commit_files.keys() - self._seen.keys()
-            chosen = (v for v in sorted(unseen) if whole.commit_files[v].size_bytes in sizes)
-            for commit in whole.commits(chosen):
+            files = {v: file for v, file in whole.commit_files.items() if v not in self._seen}
+            like = (
+                v for v, it in files.items() if it.size_bytes in sizes and it.modified_ms >= since
+            )
+            for commit in whole.commits(sorted(like)):
                 copied = commit_version(self._names.get(_digest(commit), ""))
                 if copied is not None:
                     self.found[copied] = _describe_same(commit.name)
 
         whole.retry_after_cleanup(compare)
 
-    def _may_be_copy(self, version: int, log: DeltaLog) -> bool:
+    def _may_be_copy(self, version: int, limit: int | None) -> bool:
+        """Return whether the time of a commit is not known, or not after ``limit`` and the last."""
         time, (_, before) = self._seen[version][1], self._seen.get(version - 1, (0, None))
-        file = log.listed.commits.get(version - 1)
-        if before is None and file is not None:
-            before = file.modified_ms + _TIME_UNIT_MS - 1
-        return time is None or (before is not None and time <= before)
+        known = [it for it in (limit, before) if it is not None]
+        return time is None or (bool(known) and time <= min(known))
 
     def visit(self, commits: ParsedCommits) -> None:
         """Compare the metrics of commits with their actions."""
