@@ -65,6 +65,7 @@ class Maintenance:
         self.options, self._clock, self._sums_tombstones = options, clock, sums_tombstones
         self.spending = Spending(options.budget, clock)
         self.observations: dict[str, Observation] = {}
+        self._observed_for: dict[str, float] = {}  # seconds
         self.errors: dict[str, DeltactlError] = {}
         self.skipped: dict[str, str] = {}  # tables that the policy leaves out, with the reason
         self.decision = Decision((), ())
@@ -89,12 +90,14 @@ class Maintenance:
         self, table: str, log: DeltaLog, policy: MaintainPolicy, context: RunContext
     ) -> None:
         """Observe a table; an error is stored for ``act`` and does not stop the others."""
+        began = self._clock.monotonic()
         try:
             self.observations[table] = observe_table(
                 table, log, policy, context, sums_tombstones=self._sums_tombstones
             )
         except Exception as error:
             self.errors[table] = explain_foreign(f"the observation of {table}", error)
+        self._observed_for[table] = self._clock.monotonic() - began
 
     def decide(self, tables: Sequence[str]) -> list[str]:
         """Choose the actions; return the tables in the order in which to act on them."""
@@ -120,7 +123,9 @@ class Maintenance:
         if table in self.errors:
             raise self.errors[table]
         _, left = self.decision.of_table(table)
-        return TableReport(self.observations[table].facts, self.options.budget, tuple(left))
+        seconds = self._observed_for[table]
+        facts = self.observations[table].facts
+        return TableReport(facts, self.options.budget, tuple(left), seconds=seconds)
 
     def act(self, table: str, log: DeltaLog, context: RunContext) -> TableReport:
         """Do the chosen actions of a table.
@@ -157,7 +162,7 @@ class Maintenance:
                 (*settled, *left),
                 tuple(work.outcomes),
                 interrupted=work.is_cancelled and any(it.state == "left" for it in settled),
-                seconds=self._clock.monotonic() - began,
+                seconds=self._observed_for[table] + self._clock.monotonic() - began,
             )
             self._write_down(store, report, holder, context.warn)
         return report

@@ -181,6 +181,13 @@ def test_a_dry_run_and_a_check_change_nothing(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_the_seconds_of_a_table_include_the_reading_of_its_log(tmp_path: Path) -> None:
+    build(tmp_path)
+    report = only(run_now(tmp_path, only=frozenset({"log-cleanup"})))
+    assert not report.outcomes
+    assert report.seconds > 0
+
+
 def test_files_of_a_clock_that_was_ahead_do_not_stop_optimize(tmp_path: Path) -> None:
     """The clock of one writer was a year ahead; without optimize, this does not matter."""
     builder = build(tmp_path)
