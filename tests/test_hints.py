@@ -16,8 +16,8 @@ VERBS = frozenset(
     re.findall(
         r"\w+",
         """
-        Add Allow Ask Backfill Change Check Choose Commit Compare Convert Copy Correct Delete Do
-        Drop Fix Free Give Inspect Install Keep Leave Let Look Move Name Omit Open Put Quote
+        Add Allow Ask Backfill Break Change Check Choose Commit Compare Convert Copy Correct Delete
+        Do Drop Fix Free Give Inspect Install Keep Leave Let Look Move Name Omit Open Put Quote
         Raise Read Recreate Remount Remove Replace Report Rerun Restore Rewrite Run See Set
         Shorten Specify Split Start Stop Unset Upgrade Use Wait Write
         """,

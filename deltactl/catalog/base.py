@@ -43,7 +43,7 @@ class TableAddress:
         table_id: the id in the catalog, which need not be the id in the log.
         table_type: as the catalog spells it: MANAGED, EXTERNAL, VIEW, ...
         table_format: in upper case: DELTA, PARQUET, ...; empty if unknown.
-        location: the address of the table's directory; empty for views.
+        location: the address of the table's directory; empty if there is none.
         is_symlink: whether the catalog has the manifests of the table, not the table.
         owner: a user or group.
         columns: partition columns too; empty if the catalog does not know them.
@@ -96,8 +96,8 @@ class TableAddress:
 
     @property
     def is_delta(self) -> bool:
-        """Return whether the catalog calls it a Delta table with a location."""
-        return self.table_format == "DELTA" and bool(self.location)
+        """Return whether the catalog calls it a Delta table; it can lack a location."""
+        return self.table_format == "DELTA"
 
 
 class Catalog(Protocol):

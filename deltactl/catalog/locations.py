@@ -147,8 +147,13 @@ def ensure_usable(name: str, location: str) -> None:
     """Refuse a location that is not the address of a directory.
 
     Raises:
-        UnsupportedFeatureError: it is a placeholder, or has no scheme.
+        UnsupportedFeatureError: it is empty or a placeholder, or has no scheme.
     """
+    if not location:
+        raise UnsupportedFeatureError(
+            f"the catalog does not say where {name} is: it has no location",
+            hint="Give the path of the table, or correct the entry of the catalog.",
+        )
     if location.rstrip("/").lower().endswith(_PLACEHOLDER):
         raise UnsupportedFeatureError(
             f"the catalog does not say where {name} is: its location {location!r} is a placeholder"

@@ -59,8 +59,9 @@ def locate(address: str, options: Mapping[str, str], *, read_only: bool) -> Loca
     if entry is None:
         raise no_table(catalog, name)
     if not entry.is_delta:
+        kind = entry.table_format or entry.table_type or "of an unknown kind"
         raise UnsupportedFeatureError(
-            f"{address} is not a Delta table: {_say_kind(entry)} in {entry.catalog}",
+            f"{address} is not a Delta table: it is {kind} in {entry.catalog}",
             hint="Give the name of a Delta table.",
         )
     ensure_usable(address, entry.location)
@@ -109,12 +110,6 @@ def _connect(
 ) -> Catalog:
     catalog: Catalog = import_module(KINDS[scheme].module).connect(place, dict(settings))
     return catalog
-
-
-def _say_kind(entry: TableAddress) -> str:
-    if entry.table_format == "DELTA":
-        return "it has no location"
-    return f"it is {entry.table_format or entry.table_type or 'of an unknown kind'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from deltactl.errors import (
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.trusted_time import ask_store
 from deltactl.storage.names import OWN_DIR
-from deltactl.storage.open import open_store
+from deltactl.storage.open import canonical_uri, open_store
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS, HOUR_MS, format_timestamp, parse_timestamp
 
@@ -157,6 +157,19 @@ def has_note(source: Store, note: CloneNote) -> bool:
     return found is not None and found.clone_version >= note.clone_version
 
 
+def is_noted(source: Store, note: CloneNote, storage_options: Mapping[str, str]) -> bool:
+    """Return whether there is a note of this clone, however it spells the address.
+
+    Raises:
+        SafetyError: a note is not valid.
+        StorageError: the notes cannot be read.
+    """
+    if has_note(source, note):
+        return True
+    others = _choose_notes(read_notes(source), note.clone_uri, storage_options)
+    return any(other.clone_id == note.clone_id for other in others)
+
+
 def read_notes(source: Store) -> tuple[CloneNote, ...]:
     """Return the notes in a table, by address.
 
@@ -199,7 +212,7 @@ def drop_note(source: Store, note: CloneNote) -> None:
 def find_notes(
     source: Store, address: str, storage_options: Mapping[str, str] | None = None
 ) -> tuple[CloneNote, ...]:
-    """Return the notes of clones at an address, which may be spelled as a path; at least one.
+    """Return the notes of clones at an address, however it is spelled; at least one.
 
     If there are several, the note of the table that is there now is not returned.
 
@@ -207,13 +220,12 @@ def find_notes(
         UsageError: no clone is noted with this address.
         SafetyError: a note is not valid.
     """
-    spellings, table_id = {address, address.rstrip("/")}, None
+    table_id = None
     notes = read_notes(source)
     with suppress(DeltactlError):
         clone = open_store(address, storage_options)
-        spellings.add(clone.uri)
         table_id = DeltaLog(clone, ignore_warning).read_only().snapshot().metadata.id
-    if found := tuple(note for note in notes if note.clone_uri in spellings):
+    if found := _choose_notes(notes, address, storage_options):
         return tuple(note for note in found if note.clone_id != table_id) or found
     noted = ", ".join(note.clone_uri for note in notes)
     raise UsageError(
@@ -221,6 +233,14 @@ def find_notes(
         f"{noted or 'none'}",
         hint="Give the address of a recorded clone.",
     )
+
+
+def _choose_notes(
+    notes: Iterable[CloneNote], address: str, storage_options: Mapping[str, str] | None
+) -> tuple[CloneNote, ...]:
+    options = storage_options or {}
+    place = canonical_uri(address, options)
+    return tuple(note for note in notes if canonical_uri(note.clone_uri, options) == place)
 
 
 def ensure_ended(source: Store, notes: Iterable[CloneNote], clock: Clock, *, dry_run: bool) -> None:

@@ -29,6 +29,13 @@ from deltactl.errors import (
     UnsupportedByStoreError,
 )
 
+
+class ObjectHeldError(StorageError):
+    """The store does not delete or replace this file: a snapshot, a lease or a policy keeps it."""
+
+    had_no_effect = True
+
+
 ErrorKind = tuple[type[StorageError], str | None]
 """A class of errors, and a hint if the class alone does not decide what helps."""
 
@@ -115,6 +122,10 @@ _ARCHIVED_HINT: Final = (
     "copy it to a storage class without an archive, and change the lifecycle rule that archives "
     "the files of the table. Then rerun."
 )
+_IMMUTABLE_HINT: Final = (
+    "Remove the legal hold or the immutability policy of this blob, or rerun when its retention "
+    "has ended."
+)
 # Error codes of services that are more exact than the HTTP status.
 _CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     (BucketNotFoundError, None): {"ContainerNotFound", "NoSuchBucket"},
@@ -139,6 +150,12 @@ _CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     },
     (StorageError, _ARCHIVED_HINT): {"BlobArchived", "BlobBeingRehydrated", "InvalidObjectState"},
     (ObjectExistsError, None): {"PreconditionFailed"},
+    # Source: error codes of the Blob service. Its client calls these "exists", as all conflicts.
+    (ObjectHeldError, "Delete the snapshots of this blob, then rerun."): {"SnapshotsPresent"},
+    (ObjectHeldError, "Break the lease of this blob, then rerun."): {"LeaseIdMissing"},
+    (ObjectHeldError, _IMMUTABLE_HINT): {
+        "BlobImmutableDueToLegalHold", "BlobImmutableDueToPolicy",
+    },
     # Another conditional write of the same key was in progress: this write may be retried.
     (TransientStorageError, None): {
         "ConditionalRequestConflict", "ProvisionedThroughputExceededException",

@@ -16,12 +16,13 @@ from deltactl.errors import (
     CredentialsMissingError,
     CredentialsRefusedError,
     DeltactlError,
+    ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
     TransientStorageError,
     UnreachableError,
 )
-from deltactl.storage.classify import classify
+from deltactl.storage.classify import ObjectHeldError, classify
 from deltactl.storage.providers import Access
 from deltactl.storage.secrets import hide_secrets
 
@@ -75,6 +76,8 @@ def map_error(
     files.
     """
     kind, hint = classify(error)
+    if verb == "create" and kind is ObjectHeldError:
+        kind, hint = ObjectExistsError, None  # a store keeps only what exists
     reason = _SIGNATURE.sub(r"\1=***", hide_secrets(_reason(kind, error, access), secrets))
     reason = " ".join(reason.split())[:_MAX_REASON_CHARACTERS]
     return kind(

@@ -79,11 +79,14 @@ def open_existing(uri: str, options: Mapping[str, str] | None = None) -> Store:
     return store
 
 
-def canonical_uri(uri: str) -> str:
-    """Return one text for all addresses of a directory, as far as no request tells them apart."""
+def canonical_uri(uri: str, options: Mapping[str, str] | None = None) -> str:
+    """Return one text for all addresses of a directory, as far as no request tells them apart.
+
+    With storage options, this includes addresses on Azure with and without the account.
+    """
     with suppress(DeltactlError):
-        if is_local_uri(uri):
-            return common_address(open_store(uri).uri)
+        if is_local_uri(uri) or options is not None:
+            return common_address(open_store(uri, options).engine_uri)
     return common_address(uri)
 
 

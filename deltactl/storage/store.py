@@ -231,6 +231,15 @@ class Store(Protocol):
         ...
 
     @property
+    def engine_uri(self) -> str:
+        """The root as Hadoop, Hive, Trino and Spark know it: one text for all spellings of it.
+
+        Raises:
+            UnsupportedFeatureError: no such address is known.
+        """
+        ...
+
+    @property
     def directories(self) -> Directories | None:
         """The methods for directories; ``None`` if the store has no directories."""
         ...

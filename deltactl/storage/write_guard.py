@@ -10,9 +10,10 @@ from deltactl.storage.store import Store
 
 # Any other method counts as a change, also a new one.
 _READS: Final = frozenset({
-    "abandoned_files", "facts_of", "foreign_directories", "list_directories", "list_from",
-    "list_old", "old_directories", "open_input", "open_old", "origin_of", "read", "read_many",
-    "read_ranges", "read_tail", "real_names", "stat_many", "term", "uri", "walk", "walk_tree",
+    "abandoned_files", "engine_uri", "facts_of", "foreign_directories", "list_directories",
+    "list_from", "list_old", "old_directories", "open_input", "open_old", "origin_of", "read",
+    "read_many", "read_ranges", "read_tail", "real_names", "stat_many", "term", "uri", "walk",
+    "walk_tree",
 })  # fmt: skip
 _CAPABILITIES: Final = frozenset({
     "directories", "file_copies", "range_copies", "uploads", "versions",

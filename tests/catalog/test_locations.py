@@ -34,7 +34,8 @@ def test_addresses(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["s3://b/db/t-__PLACEHOLDER__", "s3://b/db/t-__placeholder__/", "dbfs:/mnt/t", "t"]
+    "location",
+    ["s3://b/db/t-__PLACEHOLDER__", "s3://b/db/t-__placeholder__/", "dbfs:/mnt/t", "t", ""],
 )
 def test_what_is_no_directory_is_refused(location: str) -> None:
     with pytest.raises(UnsupportedFeatureError):

@@ -152,6 +152,7 @@ def test_what_is_no_delta_table(glue: Glue, server: ObjectServer, cli: RunCli) -
                          ("lost", "placeholder")):  # fmt: skip
         with pytest.raises(UnsupportedFeatureError, match=reason):
             locate(f"glue://sales.{name}", {}, read_only=True)
+    glue.add("sales.nowhere", location="", parameters=SPARK)
     glue.add("sales.a", location=write(server, "glue-a"), parameters=SPARK)
     glue.add("stock.b", location=write(server, "glue-b"), parameters=SPARK)
     ran = cli("optimize", "glue://s*.*", "-v", "-o", "json")
@@ -159,7 +160,11 @@ def test_what_is_no_delta_table(glue: Glue, server: ObjectServer, cli: RunCli) -
     assert "3 tables left out" in ran.err
     assert "glue://sales.seen is left out" in ran.err
     runs = {run["table"]: run["exit_code"] for run in ran.document["runs"]}
-    assert runs == {"glue://sales.a": 0, "glue://sales.lost": 7, "glue://stock.b": 0}
+    broken = {"glue://sales.lost": 7, "glue://sales.nowhere": 7}
+    assert runs == {"glue://sales.a": 0, "glue://stock.b": 0, **broken}
+    said = "the catalog does not say where glue://sales.nowhere is: it has no location"
+    assert said in cli("optimize", "glue://sales.nowhere").err
+    assert said in ran.out + ran.err
     assert S3_ENVIRON["AWS_SECRET_ACCESS_KEY"] not in ran.out + ran.err
 
 

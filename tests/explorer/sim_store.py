@@ -49,6 +49,10 @@ class SimStore(WholeFiles):
     def uri(self) -> str:
         return self._worlds.rules.uri
 
+    @property
+    def engine_uri(self) -> str:
+        return self.uri
+
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         found = self._do(Call("list", resolve_prefix(prefix), other=start))
         return iter([FileInfo(*fact) for fact in found])

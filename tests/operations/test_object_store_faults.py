@@ -4,11 +4,12 @@ Each request but the first fails once: what is sent again passes, and the next n
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from deltactl import AccessDeniedError, Table
+from deltactl import AccessDeniedError, StorageError, Table
 from deltactl.operations.vacuum.journal import list_quarantine
 from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.open import open_store
@@ -25,7 +26,12 @@ from tests.support.fault_proxy import (
     fault_proxy,
 )
 from tests.support.object_servers import ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVERS, UNCLOSED_SESSIONS, choose_servers
+from tests.support.object_store_fixtures import (
+    ALL_SERVERS,
+    UNCLOSED_SESSIONS,
+    azure_blob,
+    choose_servers,
+)
 from tests.support.table_builder import Column, TableBuilder, multiset
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -136,6 +142,27 @@ def test_a_quarantine_without_the_right_to_delete(
         assert said != deletes_copies
         advised = "--purge-quarantine` deletes the copies." in (failure.error.hint or "")
         assert advised != deletes_copies
+
+
+@pytest.mark.parametrize("server", choose_servers("azurite"), indirect=True)
+def test_a_quarantine_of_blobs_that_azure_keeps(server: ObjectServer, root: str) -> None:
+    _build(server, root, "vacuum")
+    table = Table(root, storage_options=server.options, warn=lambda _: None)
+    plan = VacuumOptions(retain_ms=0, force_retention=True, mode="full")
+    names = table.vacuum(plan, dry_run=True).plan.files["path"].to_pylist()
+    assert len(names) == 6
+    for number, name in enumerate(names):
+        blob = azure_blob(server, root, name)
+        blob.create_snapshot() if number % 2 else blob.acquire_lease()
+    for _ in range(2):
+        with pytest.raises(StorageError, match="6 files could not be removed") as caught:
+            table.vacuum(replace(plan, quarantine=True))
+        report: Any = caught.value.report
+        assert {failure.error.code for failure in report.failures} == {"STORAGE"}
+        assert not any("copy" in failure.reason for failure in report.failures)
+    store = open_store(root, server.options)
+    assert None not in store.stat_many(names)
+    assert [name for batch in store.walk("_deltactl/quarantine") for name in batch] == []
 
 
 @pytest.mark.slow

@@ -44,6 +44,10 @@ class ForwardingStore:
         return self._inner.uri
 
     @property
+    def engine_uri(self) -> str:
+        return self._inner.engine_uri
+
+    @property
     def directories(self) -> Directories | None:
         return None if self._inner.directories is None else self
 

@@ -109,3 +109,12 @@ def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
 def root(server: ObjectServer) -> str:
     """The address of an empty folder on the server."""
     return f"{server.bucket}/{next(_numbers)}/a table"
+
+
+def azure_blob(server: ObjectServer, root: str, name: str) -> Any:
+    """Azure's own client of a file in a folder on the server."""
+    from azure.storage.blob import BlobServiceClient
+
+    service = BlobServiceClient.from_connection_string(server.options["connection_string"])
+    container, _, folder = root.partition("://")[2].partition("/")
+    return service.get_blob_client(container, f"{folder}/{name}")

@@ -111,6 +111,10 @@ class MemoryStore(WholeFiles):
         return self._uri
 
     @property
+    def engine_uri(self) -> str:
+        return self._uri
+
+    @property
     def file_copies(self) -> FileCopies:
         return self
 

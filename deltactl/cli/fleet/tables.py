@@ -17,6 +17,7 @@ from deltactl.storage.names import common_address, is_table_name
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
+    from deltactl.catalog.base import TableAddress
     from deltactl.cli.session import Session
 
 
@@ -79,14 +80,19 @@ def _locate(name: str, session: Session) -> str:
     """Return the location of a name; if there is none, the name, whose run then says why."""
     from deltactl.catalog.names import parse_name
     from deltactl.catalog.open import connect_to
-    from deltactl.storage.open import canonical_uri
 
     try:
         parsed = parse_name(name)
         entry = connect_to(parsed, session.catalog_options).find(parsed)
     except DeltactlError:
         return name
-    return canonical_uri(entry.location) if entry is not None and entry.is_delta else name
+    return _place(entry) if entry is not None and entry.is_delta else name
+
+
+def _place(entry: TableAddress) -> str:
+    from deltactl.storage.open import canonical_uri
+
+    return canonical_uri(entry.location) if entry.location else entry.name
 
 
 def find_named(pattern: str, session: Session) -> dict[str, str]:
@@ -98,7 +104,6 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
         AccessDeniedError, StorageError: the catalog refuses, or cannot be reached.
     """
     from deltactl.catalog.open import list_tables
-    from deltactl.storage.open import canonical_uri
 
     tables: dict[str, str] = {}
     left_out: list[str] = []
@@ -107,7 +112,7 @@ def find_named(pattern: str, session: Session) -> dict[str, str]:
             left_out.append(entry.name)
             _log.info("%s is left out: it is %s", entry.name, entry.table_format or "a view")
             continue
-        location = canonical_uri(entry.location)
+        location = _place(entry)
         session.names_at.setdefault(location, []).append(entry.name)
         tables.setdefault(location, entry.name)
     if left_out:

@@ -50,6 +50,8 @@ _NO_SCHEMES: Final[Mapping[str, str]] = {}
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
 _RENDERED_ROWS: Final = 1 << 15
 _LINE_BREAK: Final = re.compile(r"[\n\r]")
+_HOST: Final = re.compile(r"abfss://[^/@]+@([\w.:-]+)")
+_WITHOUT_ACCOUNT: Final = r"^(?i:az|abfss?)://([^/@]+)(/|$)"
 
 _MEMORY_BYTES: Final = 128 << 20
 _SCHEMA: Final = pa.schema([("line", pa.string())])
@@ -79,13 +81,13 @@ def _load_lines(snapshot: Snapshot, schemes: Mapping[str, str]) -> ManifestLines
     if snapshot.metadata.missing_partition_columns:
         ensure_columns(snapshot, "write manifests")
     fields = snapshot.metadata.partition_fields
-    lines = ManifestLines(set(schemes) - {render_root(snapshot.store.uri).partition(":")[0]})
+    lines = ManifestLines(set(schemes) - {render_root(snapshot.store.engine_uri).partition(":")[0]})
     try:
         if not fields:
             lines.number_folders([""])
         # While this thread renders the lines of a batch, another one decodes the next batches.
         batches = read_ahead(snapshot.file_batches(_COLUMNS))
-        for files in _render_each(batches, snapshot.store.uri, schemes, lines.unused):
+        for files in _render_each(batches, snapshot.store.engine_uri, schemes, lines.unused):
             groups = group_partitions(files["partition_values"], fields, by_text=True)
             has_vector = files["deletion_vector"].is_valid().to_numpy()
             lines.add(groups.labels(), groups.ids, files["line"].combine_chunks(), has_vector)
@@ -129,7 +131,10 @@ def _render_each(
 def render_lines(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str], unused: set[str]
 ) -> pa.ChunkedArray:
-    """Return the line of each file: a URI of its decoded name, and a line feed."""
+    """Return the line of each file: a URI of its decoded name, and a line feed.
+
+    ``root`` is an address that engines know: of Azure, that of all lines has its account.
+    """
     broken = paths.filter(pc.match_substring_regex(paths, _LINE_BREAK.pattern))
     if len(broken):
         raise UnsupportedFeatureError(
@@ -152,6 +157,10 @@ def render_lines(
     lines = pc.binary_join_element_wise(base, paths, "\n", "")
     if pc.any(absolute).as_py():
         kept = canonical_paths(paths, "file" if is_local else "")
+        if host := _HOST.match(root):
+            kept = pc.replace_substring_regex(kept, r"^(?i:az|abfs)://([^/@]+@)", r"abfss://\1")
+            of_account = rf"abfss://\1@{host[1]}\2"
+            kept = pc.replace_substring_regex(kept, _WITHOUT_ACCOUNT, of_account)
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():

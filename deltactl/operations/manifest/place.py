@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.table_probe import find_inner_table, has_log
 from deltactl.operations.leases import LastRun, read_last_run, write_last_run
@@ -33,8 +33,9 @@ def choose_place(table: Store, output: Store | None) -> Store:
     Raises:
         SafetyError: ``output`` is in a log, is another table, or has manifests of another table.
     """
-    root = _bare(render_root(table.uri))
-    if output is None or _bare(render_root(output.uri)) == root:
+    # Earlier versions wrote the address as it was given, also to Azure.
+    roots = root, _ = tuple(_bare(render_root(it)) for it in (table.engine_uri, table.uri))
+    if output is None or _bare(render_root(output.engine_uri)) == root:
         return table
     if find_inner_table(f"{output.uri}/") is not None:
         raise _refusal(f"{output.uri} is inside the log of a table")
@@ -46,10 +47,10 @@ def choose_place(table: Store, output: Store | None) -> Store:
     last = read_last_run(output, RECORD)
     if last is None:
         owner = _first_line(output, name)
-        is_own = not owner or _bare(owner).startswith(root)
+        is_own = not owner or _bare(owner).startswith(roots)
     else:
         owner = last.address
-        is_own = _bare(owner) == root
+        is_own = _bare(owner) in roots
     if not is_own:
         raise _refusal(
             f"{output.uri}/{MANIFEST_DIR} has manifests of another table than {table.uri}: they "
@@ -79,11 +80,16 @@ def find_schemes(log: DeltaLog) -> dict[str, str] | None:
     name = _find_manifest(log.store)
     if name is None:
         return None
-    root, line = render_root(log.uri), _first_line(log.store, name)
+    try:
+        root = render_root(log.store.engine_uri)
+    except UnsupportedFeatureError:  # of the next run that writes manifests
+        return {}
+    line = _first_line(log.store, name)
     ours: str | None = root.partition(":")[0]
     theirs = line.partition(":")[0]
     if not _bare(line).startswith(_bare(root)):
-        ours = _find_scheme(log, _bare(line))
+        is_given = _bare(line).startswith(_bare(render_root(log.uri)))
+        ours = None if is_given else _find_scheme(log, _bare(line))
     return {} if ours in (None, theirs) else {ours: theirs}
 
 
@@ -92,7 +98,7 @@ def _find_scheme(log: DeltaLog, bare: str) -> str | None:
     snapshot = log.snapshot()
     for files in chain(snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         paths = files["path"].filter(absolute_mask(files["path"]))
-        lines = render_lines(paths, log.uri, {}, set())
+        lines = render_lines(paths, log.store.engine_uri, {}, set())
         for line in lines.filter(pc.ends_with(lines, f"/{bare.strip('/')}\n")).to_pylist():
             if _bare(line.rstrip("\n")) == bare:
                 return str(line).partition(":")[0]

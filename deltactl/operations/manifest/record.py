@@ -77,7 +77,7 @@ class Writing:
         list other files.
         """
         last = self._found
-        if last is None or last.address != render_root(snapshot.store.uri):
+        if last is None or last.address != render_root(snapshot.store.engine_uri):
             return None
         return caught_up_version(last, self._log, snapshot)
 
@@ -106,7 +106,9 @@ class Writing:
         """Call this before manifests are written: until ``end``, they may be outdated."""
         self._written = snapshot
         # In another directory, the record first says whose manifests they are.
-        is_foreign = self._found is None or self._found.address != render_root(snapshot.store.uri)
+        is_foreign = self._found is None or self._found.address != render_root(
+            snapshot.store.engine_uri
+        )
         if self._is_earlier or (is_foreign and self._store is not snapshot.store):
             self._forget(snapshot)
 
@@ -152,5 +154,5 @@ def has_record(store: Store, *, needs_version: bool) -> bool:
 
 def as_record(snapshot: Snapshot, context: RunContext) -> LastRun:
     """Return the record of a table whose manifests have no known version."""
-    now_ms, address = context.clock.now_ms(), render_root(snapshot.store.uri)
+    now_ms, address = context.clock.now_ms(), render_root(snapshot.store.engine_uri)
     return LastRun(context.run_id or "", snapshot.metadata.id, now_ms, now_ms, address=address)

@@ -195,7 +195,8 @@ def _generate(
     if options.ddl:
         from deltactl.operations.manifest.ddl import render_ddl
 
-        ddl = tuple(render_ddl(snapshot, plan, root, options))
+        place = f"{output.engine_uri}/{MANIFEST_DIR}"
+        ddl = tuple(render_ddl(snapshot, plan, place, options))
     if options.check:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
     if output is not snapshot.store and writing is None:

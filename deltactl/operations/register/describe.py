@@ -63,7 +63,7 @@ def describe_table(
             hint="Copy the table to S3, and register the copy; or use a Hive metastore.",
         )
     # Athena and Unity Catalog do not know s3a; Hadoop needs it.
-    location = snapshot.store.uri.rstrip("/")
+    location = snapshot.store.engine_uri.rstrip("/")
     if name.scheme != "hive":
         location = re.sub(r"^s3[an]://", "s3://", location)
     fields = [each for each in metadata.schema.fields if not is_void(each.type)]

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltactl.errors import AccessDeniedError, ObjectNotFoundError, StorageError
+from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum.journal import quarantine_name
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.open import open_store
@@ -91,11 +91,11 @@ def _clean_quarantine(
         pairs = zip(failed, store.stat_many([*failed]), store.stat_many(copies), strict=True)
         both = {name for name, info, copy in pairs if info is not None and copy is not None}
         # After other errors, the request that deletes the file may still be in progress.
-        denied = [name for name in both if isinstance(failed[name], AccessDeniedError)]
-        stayed = store.delete_many([quarantine_name(run_id, name) for name in denied])
+        refused = [name for name in both if failed[name].had_no_effect]
+        stayed = store.delete_many([quarantine_name(run_id, name) for name in refused])
     except StorageError:
         return {}  # the files themselves are safe
-    both -= {name for name in denied if quarantine_name(run_id, name) not in stayed}
+    both -= {name for name in refused if quarantine_name(run_id, name) not in stayed}
     return {name: _with_copy(failed[name], run_id, store.uri) for name in both}
 
 

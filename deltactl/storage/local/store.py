@@ -86,6 +86,11 @@ class LocalStore:
         return f"LocalStore({self._uri!r})"
 
     @property
+    def engine_uri(self) -> str:
+        """Return the root."""
+        return self.uri
+
+    @property
     def uri(self) -> str:
         """Return the root as a ``file:`` URI."""
         return self._uri

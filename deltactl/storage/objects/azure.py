@@ -17,6 +17,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from adlfs import AzureBlobFileSystem
 from azure.core.credentials import AzureSasCredential
@@ -24,7 +25,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from fsspec.asyn import sync
 from fsspec.config import apply_config
 
-from deltactl.errors import StorageError, UsageError
+from deltactl.errors import StorageError, UnsupportedFeatureError, UsageError
 from deltactl.storage.errors import no_bucket_error
 from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network import traffic as network
@@ -39,7 +40,8 @@ from deltactl.storage.objects.services import (
 from deltactl.storage.vended import Current, take_vended
 
 _ADDRESS: Final = re.compile(
-    r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
+    r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<host>(?P<account>[^./]+)[^/]*)|(?P<bare>[^/@]+))"
+    r"(?:/(?P<name>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
 _COPY_POLL_SECONDS: Final = 0.2
@@ -129,13 +131,32 @@ class AzureService(ObjectService):
     def key_of(self, uri: str) -> str:
         """Return the container and the name of an address, unchanged."""
         account, container, name = _split_azure_uri(uri)
-        ours = self._fs.service_client.account_name
+        ours = self._account
         if account is not None and account != ours:
             raise StorageError(
                 f"{uri!r} is in the storage account {account!r}, not in {ours!r}",
                 hint=f"Open this address as a separate table, with credentials of {account!r}.",
             )
         return f"{container}/{name}" if name else container
+
+    def engine_uri(self, uri: str) -> str:
+        """Return the address with the account, which Hadoop needs: it has no scheme ``az``."""
+        account, found = self._account, _ADDRESS.fullmatch(uri)
+        if not account or found is None:
+            raise UnsupportedFeatureError(
+                f"engines have no address for {uri}: its storage account is not known",
+                hint="Give the address as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH.",
+            )
+        host = found["host"] or urlsplit(self.find_endpoint()).netloc
+        if not host.startswith(f"{account}."):
+            host = f"{account}.dfs.core.windows.net"  # of an emulator too
+        place = f"{found['container'] or found['bare']}@{host.replace('.blob.', '.dfs.', 1)}"
+        return f"abfss://{place}/{found['name'] or ''}".rstrip("/")
+
+    @property
+    def _account(self) -> str:
+        """Return the account of the endpoint, or else of the options; empty if it is not known."""
+        return str(self._fs.service_client.account_name or self._fs.account_name or "")
 
     def read(self, key: str) -> bytes:
         """Return a whole blob."""

@@ -108,6 +108,10 @@ class ObjectService:
         """Return the key of an address, as the library parses it."""
         return str(self._fs._strip_protocol(uri))
 
+    def engine_uri(self, uri: str) -> str:
+        """Return an address as engines know it; see ``Store.engine_uri``."""
+        return uri
+
     def read(self, key: str) -> bytes:
         """Return the content of a whole object."""
         return self._retry.call(lambda: bytes(self._fs.cat_file(key)))

@@ -99,6 +99,11 @@ class ObjectStore:
         return self._keys.uri
 
     @property
+    def engine_uri(self) -> str:
+        """Return the root as the service writes it; see ``Store.engine_uri``."""
+        return self._service.engine_uri(self.uri)
+
+    @property
     def versions(self) -> Versions | None:
         """Return this store, unless its service keeps no versions; else that checks the bucket."""
         return None if self._service.old_versions_term is None else self

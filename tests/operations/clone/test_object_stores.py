@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from deltactl import CloneOptions, SafetyError, Table
+from deltactl import CloneOptions, SafetyError, Table, UsageError
+from deltactl.operations.clone_notes import drop_note, find_notes, read_notes
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.open import open_store
-from tests.support.object_servers import ObjectServer
+from tests.support.object_servers import AZURE_ACCOUNT, ObjectServer
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import TableBuilder, multiset
@@ -19,6 +20,7 @@ pytestmark = [
         "server", choose_servers("moto", "azurite", "fake-gcs", explored=["minio"]), indirect=True
     ),
 ]
+_ACCOUNT = f"abfss://lake@{AZURE_ACCOUNT}.dfs.core.windows.net"
 
 
 def build(folder: Path) -> TableBuilder:
@@ -57,6 +59,17 @@ def test_shallow_inside_a_store(server: ObjectServer, root: str, tmp_path: Path)
     report = source.clone(target, CloneOptions(deep=False))
     assert report.notes == (source.uri,)
     assert multiset(target.scan().read_all().to_pylist()) == multiset(builder.rows())
+    for given, other in (("az://lake", _ACCOUNT), ("s3:", "s3a:"), ("gs:", "gcs:")):
+        if target.uri.startswith(given):
+            spelled = Table(target.uri.replace(given, other, 1), server.options)
+    store = open_store(root, server.options)
+    (note,) = read_notes(store)
+    assert spelled.check().notes == ()
+    assert find_notes(store, spelled.uri, server.options) == (note,)
+    drop_note(store, note)
+    assert "has no record of this shallow clone" in spelled.check().notes[0]
+    with pytest.raises(UsageError, match="has no record of a shallow clone"):
+        find_notes(store, spelled.uri, server.options)
     inside = Table(f"{root}/inside", server.options)
     for place in (source, inside):
         with pytest.raises(SafetyError):

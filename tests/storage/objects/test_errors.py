@@ -7,6 +7,7 @@ from deltactl.errors import (
     AccessDeniedError,
     CredentialsExpiredError,
     CredentialsRefusedError,
+    ObjectExistsError,
     StorageError,
     TransientStorageError,
 )
@@ -14,7 +15,12 @@ from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
-from tests.support.object_store_fixtures import ALL_SERVICES, UNCLOSED_SESSIONS, choose_servers
+from tests.support.object_store_fixtures import (
+    ALL_SERVICES,
+    UNCLOSED_SESSIONS,
+    azure_blob,
+    choose_servers,
+)
 
 pytestmark = UNCLOSED_SESSIONS
 EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVICES, indirect=True)
@@ -213,6 +219,37 @@ def test_an_archived_object_is_to_be_restored(
     proxy.add(Rule(archived, "PUT", times=None))
     (error,) = store.move_many([("x", "y")]).values()
     assert (error.hint or "").startswith("Restore the object from the archive")
+
+
+@pytest.mark.parametrize("server", choose_servers("azurite"), indirect=True)
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("SnapshotsPresent", "Delete the snapshots of"),
+        ("LeaseIdMissing", "Break the lease of"),
+        ("BlobImmutableDueToPolicy", "Remove the legal hold or the immutability policy"),
+        ("BlobImmutableDueToLegalHold", "Remove the legal hold or the immutability policy"),
+    ],
+)
+def test_a_blob_that_azure_keeps(
+    server: ObjectServer, root: str, proxy: FaultProxy, code: str, hint: str
+) -> None:
+    store = open_store(root, dict(server.at(proxy.endpoint).options))
+    blob = azure_blob(server, root, "x")
+    store.put("x", b"content")
+    if code == "SnapshotsPresent":
+        blob.create_snapshot()
+    elif code == "LeaseIdMissing":
+        blob.acquire_lease()
+    else:
+        headers = {"x-ms-error-code": code, "Content-Type": "application/xml"}
+        answer = Answer(409, after=False, body=xml(code), headers=headers)
+        proxy.add(*(Rule(answer, method, times=None) for method in ("DELETE", "PUT")))
+    (error,) = store.delete_many(["x"]).values()
+    assert (error.code, error.retryable, error.had_no_effect) == ("STORAGE", False, True)
+    assert (error.hint or "").startswith(hint)
+    with pytest.raises(ObjectExistsError):  # of another writer of the same version
+        store.put_if_absent("x", b"other")
 
 
 @ON_S3
