@@ -176,15 +176,25 @@ class TableAccess:
         """
         return self._open(address, options, read_only=read_only, published_only=published_only)
 
-    def open_table(self, address: str, *, read_only: bool = False) -> DeltaLog:
-        """Open the log of a table that the command may commit to; see ``DeltaLog.open``.
+    def open_table(
+        self, address: str, *, read_only: bool = False, published_only: bool = False
+    ) -> DeltaLog:
+        """Open the log of a table with its log store; see ``open_log``.
+
+        The command may commit to it, unless it is read-only.
 
         Raises:
             UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
         log_store = self.take(LogStoreOptions).resolve()
-        log = self._open(address, log_store=log_store, read_only=read_only, guard=self._announcing)
+        log = self._open(
+            address,
+            log_store=log_store,
+            read_only=read_only,
+            published_only=published_only,
+            guard=self._announcing,
+        )
         log.commit_options = self.take(CommitOptions)
         return log
 

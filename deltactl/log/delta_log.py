@@ -225,14 +225,17 @@ class DeltaLog:
 
         Raises:
             NotATableError: there is no log.
-            LogGapError: a file names a later version than the listing has; with ``or_warn``, this
-                is a warning.
+            LogGapError: a file or the committer names a later version than the listing has; with
+                ``or_warn``, a file only leads to a warning, and the committer is not asked.
         """
         from deltactl.log.segment import list_whole
 
         if self._listing is None or self._listing.start_version:
             self._listing, lost = list_whole(self.list_from, self.store, self.warn)
             self._note_lost(lost, or_warn=or_warn)
+            if self._is_read_only and not or_warn and self.exists:  # else the listing has done it
+                unlisted = self.find_unlisted()
+                self._note_lost(None if unlisted is None else unlisted[1], or_warn=False)
         self.ensure_exists()
 
     def _note_lost(self, lost: LogGapError | None, *, or_warn: bool) -> None:
@@ -280,6 +283,21 @@ class DeltaLog:
     def has_versions_from(self, version: int) -> bool:
         """Return whether the log now has a version or a later one; lists only those."""
         return self.list_from(version).latest_version is not None
+
+    def find_unlisted(self) -> tuple[int, LogGapError | None] | None:
+        """Return a committed version that the log lacks, and the error if its commit was lost.
+
+        This asks the committer, also for a read-only log. Without an error, a run that writes
+        finishes the commit.
+
+        Raises:
+            NotATableError: there is no log.
+            StorageError: this is unknown.
+        """
+        newest = self._committer.find_newest()
+        if newest is None or newest <= self.latest_version or self.has_versions_from(newest):
+            return None
+        return newest, self._committer.find_loss(newest)
 
     def file_names(self) -> Iterator[str]:
         """Yield the names of all files in the directory of the log, without the directory."""
@@ -347,6 +365,11 @@ class DeltaLog:
             if latest is not None and newest > latest:
                 self._note_unratified(latest, newest)
         listing.add_tail(tail)
+        known, last = tail.known_version, listing.latest_version
+        if known is not None and version <= known and (last is None or last < known):
+            loss = self._committer.find_loss(known)
+            if loss is not None:
+                raise loss
         # A listing that begins after the latest version rightly has no commits.
         if latest is not None and listing.latest_version != latest and version <= latest:
             raise LogGapError(

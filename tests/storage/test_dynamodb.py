@@ -313,6 +313,52 @@ def test_from_the_command_line(
     assert "DELTACTL_LOG_STORE: 'zookeeper' is not possible" in said
 
 
+def test_no_command_goes_on_after_a_lost_commit(
+    uri: str,
+    proxy: FaultProxy,
+    entries: DynamoDbEntries,
+    log_store: DynamoDbLogStore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_rows(uri, proxy.endpoint, 3)
+    store = open_store(uri, s3_options(proxy.endpoint))
+    file_name = commit_name(2)
+    entry = CommitEntry(file_name, "_commit_id.json.tmp")  # delta-rs moves its temporary files
+    assert entries.create(uri, entry)
+    entries.complete(uri, entry, 1 << 40)
+    store.delete_many([f"{LOG_DIR}/{file_name}"])
+    pairs = [f"{key}={value}" for key, value in s3_options(proxy.endpoint).items()]
+    options = [word for pair in pairs for word in ("--storage-option", pair)]
+    options += ["--ddb-table-name", log_store.table_name, "--ddb-region", log_store.region]
+    options += ["--log-store", "dynamodb"]
+    assert run(["check", uri, *options]) == 3
+    said = capsys.readouterr().out
+    assert "LOG_GAP (1)" in said
+    assert file_name in said
+    proxy.clear()
+    assert run(["check", uri, *options]) == 3
+    assert len(proxy.find("POST", "", b"ScanIndexForward")) == 1
+    capsys.readouterr()
+    before = sorted(name for names in store.walk() for name in names)
+    for command in (
+        ["maintain", uri],
+        ["vacuum", uri, "--yes"],
+        ["vacuum", uri, "--dry-run"],
+        ["checkpoint", uri],
+        ["checkpoint", uri, "--repair"],
+        ["optimize", uri],
+    ):
+        assert run([*command, *options]) == 1, command
+        assert "does not have this commit" in capsys.readouterr().err
+    assert sorted(name for names in store.walk() for name in names) == before
+    # One that can be finished is no damage.
+    store.put(f"{LOG_DIR}/{file_name}", commit("theirs"))
+    store.put(f"{LOG_DIR}/.tmp/x", commit("theirs"))
+    assert entries.create(uri, CommitEntry(commit_name(3), ".tmp/x"))
+    assert run(["check", uri, *options]) == 0
+    assert "version 3 is committed in DynamoDB, but" in capsys.readouterr().out
+
+
 def test_entries_and_an_external_store_by_hand(
     uri: str, proxy: FaultProxy, entries: DynamoDbEntries
 ) -> None:

@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Callable
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log.committers.committer import CommitFacts, CommitTail
+from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer
 from deltactl.protocol.names import LOG_DIR, STAGED_COMMITS_DIR, commit_name
 from deltactl.storage.store import FileInfo, Store
 
 Answer = Callable[[str], None]
 
 
-class StagedCommitter:
+class StagedCommitter(Committer):
     """Ratifies commits; the newest ``keep`` are not published.
 
     ``answer`` is called with "before" and "after" at each ratification, and may raise an error:

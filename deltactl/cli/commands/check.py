@@ -80,7 +80,7 @@ def _check(session: Session, table: str, options: CheckOptions) -> None:
     from deltactl.cli.pages.check import describe_check
     from deltactl.operations.check.run import check_table
 
-    log = session.open_log(table, published_only=True)
+    log = session.open_table(table, read_only=True, published_only=True)
     with session.run_context("check", session.engine()) as context:
         report = check_table(log, options, context)
     error = None

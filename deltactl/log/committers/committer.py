@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from deltactl.errors import ObjectExistsError, SafetyError
+from deltactl.errors import LogGapError, ObjectExistsError, SafetyError
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.actions import Protocol as TableProtocol
 from deltactl.protocol.names import commit_file
@@ -36,11 +36,14 @@ class CommitTail:
             in the log under their own names. ``None``: all commits are published.
         latest_version: the latest version of the table, whatever a listing shows. ``None``: that
             of the listing.
+        known_version: a version that is committed. The table may have later ones. ``None``: none
+            is known.
     """
 
     commits: Mapping[int, FileInfo] = field(default_factory=dict)
     published_through: int | None = None
     latest_version: int | None = None
+    known_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,27 @@ class Committer(Protocol):
         If it may write, it may finish commits of other writers that are part of the table already.
 
         Raises:
+            LogGapError: the newest commit was lost.
             StorageError: the commits are unknown.
         """
+
+    def find_newest(self) -> int | None:
+        """Return the newest version that is known to be committed; ``None``: only a listing knows.
+
+        Raises:
+            StorageError: the versions are unknown.
+        """
+        return None
+
+    def find_loss(self, version: int) -> LogGapError | None:
+        """Return an error if a committed version, which a listing does not show, was lost.
+
+        ``None``: a run that may write can finish it.
+
+        Raises:
+            StorageError: this is unknown.
+        """
+        return None
 
     def ensure_can_commit(self) -> None:
         """Raise an error if commits to this table are not safe. Fast when called again.

@@ -18,6 +18,7 @@ Source: delta-io/delta, storage-s3-dynamodb, ``BaseExternalLogStore``.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -27,6 +28,7 @@ from deltactl.clock import Clock
 from deltactl.errors import (
     AccessDeniedError,
     CorruptLogError,
+    LogGapError,
     ObjectExistsError,
     ObjectNotFoundError,
     SafetyError,
@@ -34,7 +36,7 @@ from deltactl.errors import (
     TransientStorageError,
 )
 from deltactl.log.committers.committer import CommitFacts, CommitTail, Committer, create_file
-from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name
+from deltactl.protocol.names import LOG_DIR, TEMP_COMMITS_DIR, commit_name, parse_commit_name
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.providers import S3
@@ -61,9 +63,53 @@ class DynamoDb(Committer):
         """Finish the newest commit, which is part of the table already: a listing shows it then."""
         # A run that may not write cannot finish this commit, and so may not see it.
         entry = self._entries.find_latest(self.uri) if may_write else None
-        if entry is not None and not entry.complete:
+        if entry is None:
+            return CommitTail()
+        if not entry.complete:
             self._finish(entry)
-        return CommitTail()
+        return CommitTail(known_version=parse_commit_name(entry.file_name))
+
+    def find_newest(self) -> int | None:
+        """Return the version of the newest entry."""
+        entry = self._entries.find_latest(self.uri)
+        return None if entry is None else parse_commit_name(entry.file_name)
+
+    def find_loss(self, version: int) -> LogGapError | None:
+        """Return an error if the entry of a version cannot be finished; see ``Committer``."""
+        entry = self._entries.get(self.uri, commit_name(version))
+        return None if entry is None else self._find_loss(entry)
+
+    def _find_loss(self, entry: CommitEntry) -> LogGapError | None:
+        has_content = self._is_there(_temp_name(entry))
+        # Some writers move the temporary file to the commit file: look for this one last.
+        if (has_content and not entry.complete) or self._is_there(f"{LOG_DIR}/{entry.file_name}"):
+            return None
+        return self._loss(entry, has_content=has_content)
+
+    def _loss(self, entry: CommitEntry, *, has_content: bool) -> LogGapError:
+        """Return the error for an entry without its commit file.
+
+        A complete entry is not finished from its temporary file: it may be of a table that was
+        deleted, or of a version that a restore of the log took back on purpose.
+        """
+        bucket = f"s3://{self.uri.partition('://')[2]}"
+        names = (f"{bucket}/{LOG_DIR}/{name}" for name in (entry.temp_path, entry.file_name))
+        copy = f"aws s3 cp {' '.join(map(shlex.quote, names))}"
+        otherwise = (
+            "If the table was deleted, or restored from a backup, and this version may be lost: "
+            "stop all writers of this table, and delete the DynamoDB items whose table path is "
+            f"{self.uri!r}. Then rerun."
+        )
+        return LogGapError(
+            f"DynamoDB has an entry for the commit {LOG_DIR}/{entry.file_name} of {self.uri}, but "
+            "the log does not have this commit. Either its file was deleted, for example by a "
+            "lifecycle rule, or the table was deleted, or it was restored from a backup that lacks "
+            "this version",
+            hint=f"Copy the commit back if its file was deleted: `{copy}`. {otherwise}"
+            if has_content
+            else "Restore the file from an older object version or from a backup if it was "
+            f"deleted. {otherwise}",
+        )
 
     @property
     def uri(self) -> str:
@@ -129,14 +175,8 @@ class DynamoDb(Committer):
         self._store.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         if found is not None and not found.complete:
             self._finish(found)
-        elif not self._is_there(name):
-            raise SafetyError(
-                f"DynamoDB has an entry for the commit {name} of {self.uri}, but the log does "
-                "not have this commit. Either the table was deleted, or it was restored from a "
-                "backup that lacks this version",
-                hint="Stop all writers of this table, delete the DynamoDB items whose table path "
-                f"is {self.uri!r}, then rerun.",
-            )
+        elif found is not None and (loss := self._find_loss(found)) is not None:
+            raise SafetyError(loss.message, hint=loss.hint)
         raise _taken(name)
 
     def _end(self, entry: CommitEntry, data: bytes) -> None:
@@ -170,7 +210,7 @@ class DynamoDb(Committer):
         """Do the remaining steps of a commit of any writer.
 
         Raises:
-            CorruptLogError: the content of the commit does not exist.
+            LogGapError: the content of the commit does not exist.
         """
         name = f"{LOG_DIR}/{entry.file_name}"
         if not self._is_there(name):
@@ -179,12 +219,7 @@ class DynamoDb(Committer):
             except ObjectNotFoundError as error:
                 # Some writers move the temporary file instead of copying it.
                 if not self._is_there(name):
-                    raise CorruptLogError(
-                        f"{name} of {self.uri} was committed, but its content was deleted: "
-                        f"neither this file nor {entry.temp_path!r} exists",
-                        hint="Restore one of these two files from an older object version or from "
-                        "a backup.",
-                    ) from error
+                    raise self._loss(entry, has_content=False) from error
             else:
                 with suppress(ObjectExistsError):
                     create_file(self._store, name, data)

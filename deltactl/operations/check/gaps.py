@@ -49,7 +49,12 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
 
 
 def check_newest(log: DeltaLog, findings: Findings) -> None:
-    """Find missing newest commits: checksums and compacted files are written after commits."""
+    """Find missing newest commits.
+
+    The committer may know them. Checksums and compacted files are written after commits.
+    """
+    if _check_unlisted(log, findings):
+        return
     files_ahead, latest = log.files_ahead, log.latest_version
     if files_ahead:
         name = max(files_ahead, key=files_ahead.__getitem__)
@@ -66,3 +71,22 @@ def check_newest(log: DeltaLog, findings: Findings) -> None:
             f"they are lost for good, run `deltactl check {where} --fix last-checkpoint`, which "
             f"deletes the files that name them, and continue from version {latest}"
         )
+
+
+def _check_unlisted(log: DeltaLog, findings: Findings) -> bool:
+    """Find a committed version that the log lacks; return whether its commit was lost."""
+    unlisted = log.find_unlisted()
+    if unlisted is None:
+        return False
+    version, loss = unlisted
+    if loss is None:
+        findings.note(
+            f"version {version} is committed in DynamoDB, but its file is not in the log yet: the "
+            "next command that writes completes it"
+        )
+        return False
+    file = DeltaLog.commit_file(version)
+    findings.add("LOG_GAP", loss.message, version=version, file=file)
+    hint = (loss.hint or "").rstrip(".")
+    findings.repairs[file] = hint[:1].lower() + hint[1:]
+    return True

@@ -13,6 +13,7 @@ from deltactl.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
     CorruptLogError,
+    LogGapError,
     ObjectExistsError,
     SafetyError,
 )
@@ -195,8 +196,62 @@ def test_a_temporary_file_that_was_moved_is_no_damage(inner: Store, entries: Mem
 def test_content_that_is_gone_is_damage(inner: Store, entries: MemoryEntries) -> None:
     _begin(inner, entries, 1)
     inner.delete_many([f"{LOG_DIR}/_commit_1.json.tmp"])
-    with pytest.raises(CorruptLogError, match="its content was deleted"):
+    with pytest.raises(LogGapError, match="does not have this commit"):
         log_of(DynamoDb(inner, entries, SystemClock()))
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_commit_whose_file_was_deleted(
+    has_copy: bool, inner: Store, entries: MemoryEntries
+) -> None:
+    """Neither a vacuum nor a checkpoint may take the version before it for the newest."""
+    store = DynamoDb(inner, entries, SystemClock())
+    put(store, 0, "first")
+    put(store, 1, "second")
+    temp = f"{LOG_DIR}/{entries.items[URI, commit_name(1)].temp_path}"
+    inner.delete_many([name_of(1)] if has_copy else [name_of(1), temp])
+    log = DeltaLog(inner, pytest.fail, committer=store)
+    for look in (log, log.read_only()):
+        with pytest.raises(LogGapError, match="commit .*1.json of .* does not have") as lost:
+            look.ensure_newest()
+        hint = lost.value.hint or ""
+        copy = f"aws s3 cp '{URI}/{temp}' '{URI}/{name_of(1)}'"
+        assert (copy in hint) is has_copy
+        assert hint.startswith("Copy" if has_copy else "Restore")
+        assert "delete the DynamoDB items" in hint
+    # Not by itself: the copy can be of a table that was here before.
+    assert log_of(inner) == [name_of(0)]
+    # Only a run that would rely on it asks.
+    assert log.read_only().listing.latest_version == 0
+    log.read_only().ensure_newest(or_warn=True)
+    inner.put(name_of(1), commit("second"))
+    log.unread().ensure_newest()
+    assert log.read_only().find_unlisted() is None
+
+
+def test_a_commit_that_is_made_during_a_look_is_not_lost(
+    inner: Store, entries: MemoryEntries
+) -> None:
+    store = DynamoDb(inner, entries, SystemClock())
+    put(store, 0, "first")
+    look = DeltaLog(inner, pytest.fail, committer=store).read_only()
+    assert look.latest_version == 0
+    put(store, 1, "second")
+    assert look.find_unlisted() is None
+    _begin(inner, entries, 2)
+    assert look.find_unlisted() == (2, None)
+    look.read_only().ensure_newest()
+    entries.items[URI, "later.json"] = CommitEntry("later.json", ".tmp/x")
+    entries.complete(URI, CommitEntry("later.json", ".tmp/x"), 5)
+    assert look.find_unlisted() is None  # an entry of no commit
+
+
+def test_a_log_that_was_deleted_as_a_whole(inner: Store, entries: MemoryEntries) -> None:
+    store = DynamoDb(inner, entries, SystemClock())
+    put(store, 0, "first")
+    inner.delete_many([info.name for info in inner.list_from(LOG_DIR)])
+    with pytest.raises(LogGapError, match="or the table was deleted"):
+        log_of(store)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../x", "s3://other/x", "a/../../../x"])
