@@ -105,7 +105,7 @@ def test_a_refused_undo_is_no_missing_file(
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["code"], error["message"][:27]) == (code, "2 files cannot be restored:")
     assert hint in error["hint"]
-    assert error["hint"].endswith(f" Then rerun with --undo {run_id}.")
+    assert error["hint"].endswith(f" --undo {run_id}`.")
     proxy.clear()
     assert run(words) == 0
     assert [store.read(name) for name in names] == [b"old"] * 2
