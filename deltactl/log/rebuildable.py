@@ -85,11 +85,7 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         ObjectNotFoundError: a listed file of the checkpoint was deleted meanwhile.
         StorageError: the store failed. The checkpoint may still be valid.
     """
-    from deltactl.log.checkpoint.read import (
-        describe_wrong_size,
-        ensure_one_action_a_row,
-        read_head,
-    )
+    from deltactl.log.checkpoint.read import ensure_one_action_a_row, find_wrong_sidecars, read_head
 
     try:
         head = read_head(store, checkpoint)
@@ -97,12 +93,8 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         return error.message
     if head.non_file_actions.protocol is None or head.non_file_actions.metadata is None:
         return "it has no protocol or no metaData action"
-    infos = store.stat_many(head.sidecars)
-    for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
-        if info is None:
-            return f"its sidecar {name} is missing"
-        if info.size_bytes != size:
-            return f"its sidecar {name} {describe_wrong_size(size, info.size_bytes)}"
+    for name, wrong in find_wrong_sidecars(store, head).items():
+        return f"its sidecar {name} {wrong or 'is missing'}"
     if all_rows:
         try:
             ensure_one_action_a_row(store, head)
