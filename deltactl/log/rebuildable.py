@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.listing import LogListing
 from deltactl.parquet.format import END_BYTES, MAGIC
 from deltactl.storage.store import Store
+
+if TYPE_CHECKING:
+    from deltactl.log.checkpoint.read import CheckpointHead, RowGroupRange
 
 
 def find_rebuildable(
@@ -85,11 +90,7 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         ObjectNotFoundError: a listed file of the checkpoint was deleted meanwhile.
         StorageError: the store failed. The checkpoint may still be valid.
     """
-    from deltactl.log.checkpoint.read import (
-        describe_wrong_size,
-        ensure_one_action_a_row,
-        read_head,
-    )
+    from deltactl.log.checkpoint.read import ensure_one_action_a_row, find_wrong_sidecars, read_head
 
     try:
         head = read_head(store, checkpoint)
@@ -97,12 +98,8 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         return error.message
     if head.non_file_actions.protocol is None or head.non_file_actions.metadata is None:
         return "it has no protocol or no metaData action"
-    infos = store.stat_many(head.sidecars)
-    for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
-        if info is None:
-            return f"its sidecar {name} is missing"
-        if info.size_bytes != size:
-            return f"its sidecar {name} {describe_wrong_size(size, info.size_bytes)}"
+    for name, wrong in find_wrong_sidecars(store, head).items():
+        return f"its sidecar {name} {wrong or 'is missing'}"
     if all_rows:
         try:
             ensure_one_action_a_row(store, head)
@@ -130,10 +127,8 @@ def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
         StorageError: the store failed. The checkpoint may still be valid.
     """
     from deltactl.log.checkpoint.read import (
-        FILE_COLUMNS,
-        TOMBSTONE_COLUMNS,
         ensure_one_action_a_row,
-        read_file_actions,
+        list_action_files,
         read_head,
     )
 
@@ -142,8 +137,38 @@ def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
     try:
         head = read_head(store, checkpoint)
         ensure_one_action_a_row(store, head)
+    except CorruptLogError:
+        return False
+    return all(_has_valid_actions(store, head, file) for file in list_action_files(head))
+
+
+def find_unreadable(store: Store, checkpoint: Checkpoint) -> list[str]:
+    """Return the parts of a checkpoint that cannot be read, or else such sidecars. All are read.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    from deltactl.log.checkpoint.read import list_action_files, read_head
+
+    wrong = []
+    for info in checkpoint.files:
+        try:
+            read_head(store, replace(checkpoint, files=(info,)))
+        except CorruptLogError:
+            wrong.append(info.name)
+    if wrong:
+        return wrong
+    head = read_head(store, checkpoint)
+    files = list_action_files(head)
+    return [file.name for file in files if not _has_valid_actions(store, head, file)]
+
+
+def _has_valid_actions(store: Store, head: CheckpointHead, file: RowGroupRange) -> bool:
+    from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, read_file_actions
+
+    try:
         for action, columns in (("add", FILE_COLUMNS), ("remove", TOMBSTONE_COLUMNS)):
-            for _ in read_file_actions(store, head, action, columns):
+            for _ in read_file_actions(store, head, action, columns, [file]):
                 pass
     except CorruptLogError:
         return False

@@ -153,15 +153,16 @@ def load_snapshot(
                 if broken is None:
                     raise
                 broken.hint = (
-                    "Restore the checkpoint, or the commits before it, from a backup: no other "
-                    "file of the log can rebuild the version."
+                    "Restore this file, or the commits before the checkpoint, from a backup: no "
+                    "other file of the log can rebuild the version."
                 )
                 raise broken from gap
             listing = list_whole()
             continue
         try:
             # Apart from the commits: only after an error of the checkpoint, an older one can help.
-            head = None if segment.checkpoint is None else read_head(store, segment.checkpoint)
+            chosen, checks = segment.checkpoint, reader.checks_sidecars
+            head = None if chosen is None else read_head(store, chosen, checks_sidecars=checks)
         except CorruptLogError as error:
             warn(f"{error.message}; trying older files")
             assert segment.checkpoint is not None

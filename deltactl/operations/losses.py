@@ -17,6 +17,7 @@ from deltactl.errors import StorageError, UsageError
 from deltactl.log.physical_names import locate
 from deltactl.operations.missing_files import GONE, PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
+from deltactl.protocol.vacuum_names import vector_mask
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -54,9 +55,19 @@ class Losses:
         return (
             "Copy the right file back from a backup, or restore an earlier version, which undoes "
             "later changes: `deltactl describe-history TABLE --restorable` shows which versions "
-            "have all their files. To go on without its rows, "
-            f"{first}run `deltactl check TABLE --fix missing-files`."
+            f"have all their files. To go on without what is lost, {first}run {self.fix}."
         )
+
+    @property
+    def fix(self) -> str:
+        """Return the commands that go on without the lost data files, or deletion vectors."""
+        are_vectors = vector_mask(self.names)
+        fixes = []
+        if not pc.all(are_vectors).as_py():
+            fixes.append("`deltactl check TABLE --fix missing-files`")
+        if pc.any(are_vectors).as_py():
+            fixes.append("`deltactl check TABLE --fix missing-vectors`")
+        return " and ".join(fixes)
 
 
 def find_losses(store: Store, files: pa.Table, context: RunContext) -> Losses:

@@ -260,12 +260,12 @@ def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
     return hint | {"sizeInBytes": sum(info.size_bytes for info in infos)}
 
 
-def find_lost(log: DeltaLog, wrong: frozenset[Checkpoint]) -> set[str]:
+def find_lost(log: DeltaLog, wrong: frozenset[Checkpoint]) -> list[Checkpoint]:
     """Return those of the ``wrong`` checkpoints that no other files of the log can rebuild."""
-    lost = set()
+    lost = []
     for checkpoint in wrong:
         try:
             select_segment(log.listing, checkpoint.version, skip=wrong)
         except (LogGapError, VersionNotFoundError):
-            lost.add(checkpoint.names[0])
+            lost.append(checkpoint)
     return lost

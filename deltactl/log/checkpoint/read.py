@@ -90,11 +90,14 @@ def _named(name: str, version: int) -> Iterator[None]:
         ) from error
 
 
-def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
+def read_head(
+    store: Store, checkpoint: Checkpoint, *, checks_sidecars: bool = False
+) -> CheckpointHead:
     """Read the non-file actions of a checkpoint; :func:`read_file_actions` reads the others.
 
     Raises:
-        CorruptLogError: a part cannot be read.
+        CorruptLogError: a part cannot be read; with ``checks_sidecars``, or a sidecar is missing or
+            has another size.
     """
     head = CheckpointHead(checkpoint.version, checkpoint.names)
     nodes: list[dict[str, Any]] = []
@@ -107,6 +110,10 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
         parsed = [parse_sidecar(node) for node in nodes]
         head.sidecars = tuple(_sidecar_name(path) for path, _ in parsed)
     head.sidecar_sizes = tuple(size_bytes for _, size_bytes in parsed)
+    wrong = find_wrong_sidecars(store, head) if checks_sidecars and parsed else {}
+    for name, problem in wrong.items():
+        with _named(name, head.version):
+            raise ObjectNotFoundError(name) if problem is None else ValueError(f"it {problem}")
     return head
 
 
@@ -273,10 +280,24 @@ def _ensure_stated_size(head: CheckpointHead, name: str, size_bytes: int) -> Non
     """Raise an error for a sidecar of another size than the checkpoint says."""
     stated = head.sidecar_sizes[head.sidecars.index(name)]
     if stated != size_bytes:
-        raise ValueError(f"it {describe_wrong_size(stated, size_bytes)}")
+        raise ValueError(f"it {_describe_wrong_size(stated, size_bytes)}")
 
 
-def describe_wrong_size(stated: int, size_bytes: int) -> str:
+def find_wrong_sidecars(store: Store, head: CheckpointHead) -> dict[str, str | None]:
+    """Return the problem of each sidecar of another size, and ``None`` for each missing one.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    found = zip(head.sidecars, store.stat_many(head.sidecars), head.sidecar_sizes, strict=True)
+    return {
+        name: None if info is None else _describe_wrong_size(size, info.size_bytes)
+        for name, info, size in found
+        if info is None or info.size_bytes != size
+    }
+
+
+def _describe_wrong_size(stated: int, size_bytes: int) -> str:
     """Describe a sidecar of another size than in its checkpoint: it may be another file.
 
     Some readers use this size to find the footer, or the row groups to read.

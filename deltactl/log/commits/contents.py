@@ -119,10 +119,13 @@ class CommitReader:
 
     The files that were read last are kept in memory, up to ``_KEPT_BYTES``. A kept file with
     another size or time is read again: another table may have taken the address.
+
+    With ``checks_sidecars``, no version is rebuilt from a checkpoint that lacks a sidecar.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.checks_sidecars = False
         self._kept: dict[str, tuple[FileInfo, bytes]] = {}
         self._kept_bytes = 0
         self._lock = threading.Lock()

@@ -23,6 +23,7 @@ from deltactl.log.audit.checkpoints import Verdict, find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.rebuildable import find_unreadable
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.check.catalog import check_catalog_commits, check_entry, check_location
@@ -345,9 +346,12 @@ class _Run:
         codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
         names = {file for code, _, file, _ in self.findings.rows if code in codes}
         wrong = frozenset(it for it in self.log.all_checkpoints if it.names[0] in names)
-        for name in find_lost(self.log, wrong):
-            self.findings.repairs[name] = (
-                f"cannot be repaired: restore {name}, or the commits before it, from a backup"
+        for checkpoint in find_lost(self.log, wrong):
+            files = find_unreadable(self.log.store, checkpoint) or checkpoint.names
+            more = f" and {len(files) - 1} more of its files" if len(files) > 1 else ""
+            self.findings.repairs[checkpoint.names[0]] = (
+                f"cannot be repaired: restore {files[0]}{more}, or the commits before the "
+                "checkpoint, from a backup"
             )
 
     def _report(

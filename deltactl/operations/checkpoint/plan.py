@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
@@ -32,7 +32,8 @@ class CheckpointPlan:
     ``kind`` is ``None`` if there is nothing to write; ``reason`` explains it. ``actions`` is the
     maximum number of file actions, ``None`` if unknown without reading all.
     ``partitions`` are the tasks of V2 sidecars. ``to_announce`` is the newest checkpoint, if
-    ``_last_checkpoint`` must be replaced, as after a run that could not replace it.
+    ``_last_checkpoint`` must be replaced, as after a run that could not replace it. ``replaced`` is
+    an unreadable V2 checkpoint of the version, whose name the new one gets: readers may choose any.
     """
 
     version: int
@@ -41,6 +42,7 @@ class CheckpointPlan:
     actions: int | None = None
     partitions: tuple[ReplayPartition, ...] = ()
     to_announce: Checkpoint | None = None
+    replaced: Checkpoint | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -104,7 +106,11 @@ def plan_checkpoint(
             "file was deleted. Without this file, deltactl writes no second checkpoint",
             hint=f"Rerun after the next commit, without {option('version')}.",
         )
-    return plan_files(snapshot, kind, options)
+    plan = plan_files(snapshot, kind, options)
+    if kind == "v2":
+        same = (c for c in log.listed.checkpoints if c.version == snapshot.version)
+        plan = replace(plan, replaced=next((c for c in same if c.kind in _WITH_SIDECARS), None))
+    return plan
 
 
 def _choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:

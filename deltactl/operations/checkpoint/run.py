@@ -71,6 +71,7 @@ def check_due(log: DeltaLog, need: Need | None) -> DueReport:
     Raises:
         DeltactlError: there is no table, or the log is damaged.
     """
+    log.reader.checks_sidecars = True
     snapshot = log.snapshot()
     last = snapshot.segment.checkpoint_version
     if need is not None and need.commits is not None:
@@ -107,6 +108,7 @@ def checkpoint_table(
             written.
         DeltactlError: the log is damaged, or the store failed.
     """
+    log.reader.checks_sidecars = True  # a checkpoint that readers cannot use is written again
     # The cleanup of another run may delete the checkpoint that this run reads: then start again.
     job, report = log.retry_after_cleanup(
         lambda: _begin(_Job(log, options, context, confirm_doubt), confirm, dry_run)

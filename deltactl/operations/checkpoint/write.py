@@ -164,8 +164,11 @@ class _Writing:
             SidecarTask(number, partition) for number, partition in enumerate(plan.partitions, 1)
         ]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
-        form = options.top_format
-        name = DeltaLog.checkpoint_file(plan.version, self._context.clock.new_id(), form)
+        name = DeltaLog.checkpoint_file(
+            plan.version, self._context.clock.new_id(), options.top_format
+        )
+        if plan.replaced is not None:
+            name = plan.replaced.names[0]
         sidecars = [file_node(written.file) for written in files]
         nodes = [
             {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
@@ -179,7 +182,7 @@ class _Writing:
             raise
         top = self._write_top(name, nodes)
         try:
-            checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
+            checkpoint = Checkpoint(plan.version, "uuid", name.rpartition(".")[2], (top,))
             expected = [written.file.name for written in files]
             self._verify(checkpoint, expected)
             self._ensure_same_table()
@@ -226,7 +229,7 @@ class _Writing:
         checkpoint references.
         """
         try:
-            if self._options.top_format == "parquet":
+            if name.endswith(".parquet"):
                 layout = self._spec.layout
                 # Delta on Spark also writes the columns of file actions here, and may read them in
                 # addition to sidecars: it fails on a file without them.

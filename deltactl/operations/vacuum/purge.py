@@ -315,15 +315,16 @@ class _Uses:
     def _find_refusal(self, losses: Losses) -> SafetyError | None:
         """Return an error if a live file is lost that is not in quarantine itself."""
         is_kept = pc.is_in(fold_names(losses.missing), value_set=self._quarantined)
-        loss = replace(losses, missing=losses.missing.filter(pc.invert(is_kept))).describe()
+        losses = replace(losses, missing=losses.missing.filter(pc.invert(is_kept)))
+        loss = losses.describe()
         if loss is None:
             return None
         return SafetyError(
             f"{loss}. Files in quarantine may have its rows: nothing was removed",
             hint="Run `deltactl check TABLE` for details. Copy the file back from a backup. Or run "
             "`deltactl vacuum TABLE --undo RUN`, then restore a version that needs the files of "
-            "this run. To go on without the rows of the lost file, run `deltactl check TABLE --fix "
-            "missing-files`, then rerun.",
+            "this run. To go on without what is lost, run "
+            f"{losses.fix}, then rerun.",
         )
 
     def _hits(self, names: pa.ChunkedArray) -> set[str]:

@@ -95,6 +95,39 @@ def test_a_checkpoint_that_breaks_further_in_is_left_aside(depth: Depth) -> None
     assert report.version is None
 
 
+@pytest.mark.parametrize("checkpoints", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "harmed", "size"),
+    [
+        ("v2-json", "/_sidecars/", None),
+        ("v2-parquet", "/_sidecars/", 3),
+        ("v2-json", ".checkpoint.", 3),
+        ("multipart", "0002.0000000002.parquet", 3),
+    ],
+)
+def test_the_file_of_a_checkpoint_to_restore_is_named(
+    kind: str, harmed: str, size: int | None, checkpoints: bool
+) -> None:
+    builder = new_table(features=["v2Checkpoint"])
+    builder.append(*([{"id": n}] for n in range(4)))
+    builder.checkpoint(kind=kind, parts=2)
+    builder.forget_commits(1)
+    store = memory_of(builder)
+    checkpoint_files = [name for name in store.contents() if name.startswith(LOG)]
+    *_, name = sorted(name for name in checkpoint_files if harmed in name)
+    original = store.read(name)
+    if size is None:
+        store.delete_many([name])
+    else:
+        store.put(name, original[:-size])
+    rows = check(store, checkpoints=checkpoints).findings.to_pylist()
+    (repair,) = (r["repair"] for r in rows if r["code"] == "CHECKPOINT_UNREADABLE")
+    start = f"cannot be repaired: restore {name}, or the commits before the checkpoint, from"
+    assert repair.startswith(start)
+    store.put(name, original)
+    assert codes(check(store, checkpoints=checkpoints)) == []
+
+
 def identity(mark: int | None, *, step: int = 1, explicit: bool = False) -> TableBuilder:
     metadata: dict[str, Any] = {
         "delta.identity.start": 1,

@@ -12,15 +12,17 @@ import pytest
 
 from deltactl.errors import (
     CorruptLogError,
+    MissingLogFileError,
     SafetyError,
     UnsupportedFeatureError,
     UsageError,
     VersionNotFoundError,
+    ignore_warning,
 )
 from deltactl.log.checkpoint.schema import spark_schema
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.plan import is_due
-from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (
     DAY_MS,
@@ -411,10 +413,56 @@ def test_a_damaged_sidecar_is_named(kind: str) -> None:
     builder.checkpoint(kind="v2-json")
     store = memory_of(builder)
     name = next(info.name for info in store.list_from(f"{LOG}/_sidecars"))
-    store.put(name, b"")
+    store.put(name, bytes(len(store.read(name))))
     builder.append([{"id": 9, "p": "x"}])
     with pytest.raises(CorruptLogError, match=name):
         checkpoint(store, kind=kind)
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_a_checkpoint_with_a_lost_sidecar_is_written_again(
+    is_truncated: bool, form: str, is_newest: bool
+) -> None:
+    builder = table(features=["v2Checkpoint"], properties={"delta.checkpointPolicy": "v2"})
+    store = memory_of(builder)
+    old = checkpoint(store, top_format=form).written
+    assert old is not None
+    (lost,) = old.sidecars
+    if not is_newest:
+        builder.append([{"id": 9, "p": "x"}])
+    before = DeltaLog(store, fail).snapshot().files["path"].to_pylist()
+    if is_truncated:
+        store.put(lost, store.read(lost)[:-9])
+    else:
+        store.delete_many([lost])
+    due = check_due(DeltaLog(store, ignore_warning), None)
+    assert (due.due, due.last) == (True, -1)
+    warnings = list[str]()
+    new = run_on(store, checkpoint_table, CheckpointOptions(), warn=warnings.append).written
+    assert new is not None
+    assert lost in warnings[0]
+    assert (new.names == old.names) == is_newest
+    assert sorted(DeltaLog(store, fail).snapshot().files["path"].to_pylist()) == sorted(before)
+    assert [c.names for c in DeltaLog(store, fail).checkpoints][-1] == new.names
+    (listed,) = hint_of(store)["v2Checkpoint"]["sidecarFiles"]
+    assert f"{LOG}/_sidecars/{listed['path']}" == new.sidecars[0]
+    assert checkpoint(store).plan.is_empty
+
+
+def test_a_lost_sidecar_without_older_commits_is_named() -> None:
+    builder = table(features=["v2Checkpoint"])
+    store = memory_of(builder)
+    written = checkpoint(store, kind="v2").written
+    assert written is not None
+    builder.forget_commits(1)
+    store.delete_many(written.sidecars)
+    before = store.contents()
+    with pytest.raises(MissingLogFileError, match=written.sidecars[0]) as caught:
+        run_on(store, checkpoint_table, CheckpointOptions(), warn=ignore_warning)
+    assert "Restore this file, or the commits" in str(caught.value.hint)
+    assert store.contents() == before
 
 
 # -- the hint, and doing nothing ----------------------------------------------------------------

@@ -70,12 +70,14 @@ def vacuum(root: Path, asked: list[VacuumPlan] | None = None, **options: Any) ->
     return run_on(LocalStore(str(root)), run, chosen, warn=lambda _: None)
 
 
-def assert_refused(root: Path, loss: str = LOSS, **options: Any) -> None:
+def assert_refused(root: Path, loss: str = LOSS, **options: Any) -> str:
+    """Return the hint."""
     before = sorted(root.rglob("*"))
     with pytest.raises(SafetyError, match=loss) as caught:
         vacuum(root, **options)
     assert "--restorable" in str(caught.value.hint)
     assert sorted(root.rglob("*")) == before
+    return str(caught.value.hint)
 
 
 @modes
@@ -174,7 +176,25 @@ def test_a_lost_deletion_vector(tmp_path: Path, mode: Mode) -> None:
     (lost,) = {*tmp_path.glob("*.bin")} - before
     lost.unlink()
     age(tmp_path)
-    assert_refused(tmp_path, mode=mode)
+    hint = assert_refused(tmp_path, mode=mode)
+    assert "missing-files" not in hint
+    assert "run `deltactl check TABLE --fix missing-vectors`. Then rerun" in hint
+    Table(tmp_path).fix(kind="missing-vectors", keep_deleted_rows=True, expect_files=1)
+    vacuum(tmp_path, mode=mode)
+
+
+def test_a_lost_deletion_vector_and_a_lost_file(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, COLUMNS, features={"deletionVectors"})
+    path, lost, old = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}], [{"id": 4}])
+    builder.delete_rows(path, [0])
+    builder.remove(old)
+    for name in (*tmp_path.glob("*.bin"), tmp_path / lost):
+        name.unlink()
+    age(tmp_path)
+    loss = "2 live files do not exist"
+    hint = assert_refused(tmp_path, loss, mode="full")
+    fixes = "`deltactl check TABLE --fix missing-files` and `deltactl check TABLE --fix missing-"
+    assert f"{fixes}vectors`. Then rerun" in hint
 
 
 @modes
