@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
 from typing import Any, Final
@@ -167,11 +168,13 @@ def _node_of(key: str, text: str) -> Any:
     """
     if key in _NO_TEXTS_OF_FOOTERS:
         return None
-    if key.endswith(_SCHEMAS_OF_FOOTERS) and text.startswith("{"):
-        return {"metaData": {"schemaString": text}}
-    if key == "pandas" and text.startswith("{"):
-        attributes = json.loads(text).get("attributes")
-        return {"add": {"tags": {key: json.dumps(attributes)}}} if attributes else None
+    if text.startswith("{") and (key == "pandas" or key.endswith(_SCHEMAS_OF_FOOTERS)):
+        with suppress(ValueError, RecursionError):  # a user may give such a key another text
+            node = json.loads(text)
+            if key != "pandas":
+                return {"metaData": {"schemaString": text}}
+            attributes = node.get("attributes")
+            return {"add": {"tags": {key: json.dumps(attributes)}}} if attributes else None
     return {"add": {"tags": {key: text}}}
 
 

@@ -136,6 +136,19 @@ def test_the_printed_commands_remove_it(tmp_path: Path, writer: str) -> None:
     assert Table(str(tmp_path)).check_erased(BY_NAME).is_erased
 
 
+@pytest.mark.parametrize("key", ["pandas", "of.schema"])
+@pytest.mark.parametrize("names", [["anna", VALUE], ["anna", "zoe"]])
+def test_metadata_that_is_no_json_is_a_text(tmp_path: Path, key: str, names: list[str]) -> None:
+    """And does not hide a row."""
+    rows = pa.table({"id": [1, 2], "name": names})
+    pq.write_table(rows.replace_schema_metadata({key: f"{{{VALUE}"}), tmp_path / "1.parquet")
+    convert(str(tmp_path))
+    report = Table(str(tmp_path)).check_erased(BY_NAME)
+    where = "live rows" if VALUE in names else "live files, not in rows"
+    assert where in [str(it.name) for it in report.places]
+    assert not report.unread
+
+
 def hide_row(builder: TableBuilder, content: bytes) -> None:
     builder.store.put("1.parquet", content)
     builder.commit(builder.adopt("1.parquet"))
