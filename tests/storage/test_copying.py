@@ -53,7 +53,7 @@ class _WithChecksums(ForwardingStore):
         return None if facts is None else StoredFacts(facts.size_bytes, {"md5": self._md5})
 
 
-@pytest.mark.parametrize("content", [CONTENT, CONTENT[:-1] + b"?"])
+@pytest.mark.parametrize("content", [CONTENT, CONTENT[:-1] + b"?"], ids=["equal", "other"])
 @pytest.mark.parametrize("chunk", [1 << 20, 999])
 def test_files_without_checksums_are_read(
     local: LocalStore,
