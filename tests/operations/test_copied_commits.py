@@ -143,6 +143,19 @@ def test_commits_without_a_commit_info_have_the_time_of_their_files(
     assert bool(counting.touched(commit_path(2))) == has_copy
 
 
+def test_older_commits_are_not_read_for_a_commit_without_file_actions(
+    builder: TableBuilder,
+) -> None:
+    """No file can be lost or repeated by such a copy."""
+    for version in (2, 7):
+        txn = f'{{"txn":{{"appId":"app","version":{version}}}}}\n'
+        builder.store.put(commit_path(version), txn.encode())
+    counting = CountingStore(builder.store)
+    Table("x", store=counting).optimize(dry_run=True)
+    assert len(counting.names["list_from"]) == 1
+    assert not counting.touched(commit_path(2))
+
+
 def test_older_commits_are_not_read_if_a_clock_goes_back_after_the_checkpoint(
     builder: TableBuilder,
 ) -> None:

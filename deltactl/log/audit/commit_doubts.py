@@ -155,7 +155,8 @@ class CommitDoubts(Visitor):
         first = min(self._seen, default=0)
         newest = log.listed.commits.get(first - 1)
         limit = None if newest is None else newest.modified_ms + _TIME_UNIT_MS - 1
-        copies = [it for version, it in self._seen.items() if self._may_be_copy(version, limit)]
+        changes = map(commit_version, self._names.values())  # commits with file actions
+        copies = [self._seen[v] for v in changes if v is not None and self._may_be_copy(v, limit)]
         if not copies or first == 0:
             return
         sizes = {size for size, _ in copies}
