@@ -121,6 +121,41 @@ def test_older_commits_are_read_only_if_a_time_goes_back(
     assert not counting.touched(commit_path(0))
 
 
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_commits_without_a_commit_info_have_the_time_of_their_files(
+    builder: TableBuilder, has_copy: bool
+) -> None:
+    """Some writers write no commitInfo, and commits of one size."""
+    for version in range(1, 9):
+        edit_commit(builder, version, lambda it: None if "commitInfo" in it else it)
+        edit_action(builder, version, "add", modificationTime=START_MS + 10_000 * version)
+        memory_of(builder).set_modified(commit_path(version), START_MS + 10_000 * version + 50)
+    if has_copy:
+        copy_commit(builder, 7, 2)
+    counting = CountingStore(builder.store)
+    table = Table("x", store=counting)
+    if has_copy:
+        with pytest.raises(SafetyError, match=SAME.format(7, 2)):
+            table.optimize(dry_run=True)
+    else:
+        table.optimize(dry_run=True)
+    assert len(counting.names["list_from"]) == 1 + has_copy
+    assert bool(counting.touched(commit_path(2))) == has_copy
+
+
+def test_older_commits_are_not_read_for_a_commit_without_file_actions(
+    builder: TableBuilder,
+) -> None:
+    """No file can be lost or repeated by such a copy."""
+    for version in (2, 7):
+        txn = f'{{"txn":{{"appId":"app","version":{version}}}}}\n'
+        builder.store.put(commit_path(version), txn.encode())
+    counting = CountingStore(builder.store)
+    Table("x", store=counting).optimize(dry_run=True)
+    assert len(counting.names["list_from"]) == 1
+    assert not counting.touched(commit_path(2))
+
+
 def test_older_commits_are_not_read_if_a_clock_goes_back_after_the_checkpoint(
     builder: TableBuilder,
 ) -> None:

@@ -7,6 +7,7 @@ files that only the overwritten commit added.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -50,6 +51,7 @@ _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
 
 _TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
+_FILE_TIME: Final = re.compile(rb'"(?:modificationTime|deletionTimestamp)": ?(\d{1,18})\b')
 _KEEPS_DAMAGE: Final = (
     "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
 )
@@ -134,7 +136,7 @@ class CommitDoubts(Visitor):
             if other != commit.name:
                 self.found[version] = _describe_same(other)
         info = _read_info(commit)
-        self._seen[version] = len(commit.data), _find_time(info)
+        self._seen[version] = len(commit.data), _find_time(info, commit.data)
         claim = _read_claim(commit, info)
         if claim is not None:
             self._claims[version] = claim
@@ -153,7 +155,8 @@ class CommitDoubts(Visitor):
         first = min(self._seen, default=0)
         newest = log.listed.commits.get(first - 1)
         limit = None if newest is None else newest.modified_ms + _TIME_UNIT_MS - 1
-        copies = [it for version, it in self._seen.items() if self._may_be_copy(version, limit)]
+        changes = map(commit_version, self._names.values())  # commits with file actions
+        copies = [self._seen[v] for v in changes if v is not None and self._may_be_copy(v, limit)]
         if not copies or first == 0:
             return
         sizes = {size for size, _ in copies}
@@ -252,9 +255,13 @@ def _read_info(commit: CommitBytes) -> Mapping[str, Any]:
         return {}
 
 
-def _find_time(info: Mapping[str, Any]) -> int | None:
+def _find_time(info: Mapping[str, Any], data: bytes) -> int | None:
+    """Return the time of a commit, in ms: if its ``commitInfo`` has none, that of its files."""
     times = (info.get(name) for name in ("inCommitTimestamp", "timestamp"))
-    return next((it for it in times if isinstance(it, int)), None)
+    stated = next((it for it in times if isinstance(it, int)), None)
+    if stated is not None:
+        return stated
+    return max(map(int, _FILE_TIME.findall(data)), default=None)
 
 
 def _read_claim(commit: CommitBytes, info: Mapping[str, Any]) -> _Claim | None:
