@@ -33,6 +33,7 @@ def write_iceberg(
     with table.update_spec() as update:
         update.add_identity(partition_by)
     table.append(rows)
+    catalog.engine.dispose()
 
 
 def test_manifests_are_searched(tmp_path: Path) -> None:

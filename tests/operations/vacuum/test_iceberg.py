@@ -40,6 +40,7 @@ class Uniform:
         for number in conversions:
             self.iceberg.add_files([str(self.path / name) for name in self.files[done:number]])
             done = number
+        catalog.engine.dispose()
 
     def ids(self) -> list[int]:
         return sorted(self.iceberg.scan().to_arrow()["id"].to_pylist())
