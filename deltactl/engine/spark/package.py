@@ -6,8 +6,8 @@ import hashlib
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from importlib.abc import Traversable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _PACKAGE = "deltactl"
