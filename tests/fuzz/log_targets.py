@@ -143,7 +143,7 @@ def run_hint(data: bytes) -> None:
     read_hint(STORE, ignore_warning)
 
 
-def run_bookmark(data: bytes) -> None:
+def run_last_vacuum_info(data: bytes) -> None:
     """``_last_vacuum_info``: never an error."""
     stored(f"{LOG}/_last_vacuum_info", data)
     read_last_vacuum_info(STORE)
@@ -196,7 +196,7 @@ TARGETS = (
         100_000, "parquet", max_length=32768, by_arrow=True),
     Target("last-checkpoint", run_hint, lambda: _log_files("_last_checkpoint", "cleaned-up"),
         1_000_000, "json", ("version", "size", "checksum", "v2Checkpoint", "1e9999")),
-    Target("last-vacuum-info", run_bookmark,
+    Target("last-vacuum-info", run_last_vacuum_info,
         lambda: [b'{"latestCommitVersionOutsideOfRetentionWindow":7}'], 500_000, "json"),
     Target("crc", run_checksum, _checksums, 300_000, "json", _WORDS, 8192),
     Target("log-name", run_name, _names, 1_200_000, "text",

@@ -70,7 +70,7 @@ HELD: Final = {
         f"{_RUN}test_iceberg_tables_below_a_uniform_table_are_kept_whole"
     ),
     "by the log alone: from where the last run ended": (
-        "operations/vacuum/test_lite.py::test_lite_goes_on_from_the_bookmark"
+        "operations/vacuum/test_lite.py::test_lite_goes_on_from_the_record"
     ),
     "by the log alone: again": (
         "operations/vacuum/test_lite.py::test_nothing_expired_since_the_last_run_ends_at_once"

@@ -66,7 +66,7 @@ def test_lite_names_a_version_that_exists() -> None:
     assert (plan.version, plan.complete_since) == (version, version)
 
 
-def test_lite_goes_on_from_the_bookmark() -> None:
+def test_lite_goes_on_from_the_record() -> None:
     scene, _, _ = scene_with_work()
     for version in scene.vacuum(mode="lite").versions:
         scene.store.set_modified(commit_path(version), NOW - 30 * DAY)
@@ -128,7 +128,7 @@ def test_spark_after_a_full_run_of_its_own_makes_auto_list_again() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b'{"latestCommitVersionOutsideOfRetentionWindow":"x"}']
 )
-def test_a_bookmark_that_says_nothing_is_none(content: bytes) -> None:
+def test_a_record_that_says_nothing_is_none(content: bytes) -> None:
     scene = Scene()
     scene.store.put(INFO, content)
     assert read_last_vacuum_info(scene.store) is None
@@ -143,7 +143,7 @@ def test_a_version_to_keep_that_does_not_exist_is_an_error(mode: str) -> None:
         scene.plan(mode=mode, keep_versions=(0, 99))
 
 
-def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
+def test_a_record_beyond_the_table_is_of_another_one() -> None:
     scene, _, gone = scene_with_work()
     write_last_vacuum_info(scene.store, 99)
     assert scene.plan(mode="lite") == {gone: "tombstone"}
@@ -151,7 +151,7 @@ def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "lite"])
-def test_a_bookmark_of_a_table_before_a_restore_of_its_log_is_not_found_later(mode: str) -> None:
+def test_a_record_of_a_table_before_a_restore_of_its_log_is_not_found_later(mode: str) -> None:
     scene, _, gone = scene_with_work()
     scene.store.delete_many(["orphan.parquet"])
     scene.store.set_modified(gone, NOW - DAY)
@@ -165,7 +165,7 @@ def test_a_bookmark_of_a_table_before_a_restore_of_its_log_is_not_found_later(mo
     assert gone not in scene.names()
 
 
-def test_a_run_that_fails_drops_the_bookmark_of_an_earlier_table() -> None:
+def test_a_run_that_fails_drops_the_record_of_an_earlier_table() -> None:
     scene, _, gone = scene_with_work()
     write_last_vacuum_info(scene.store, 99)
     report = scene.vacuum(Refusing(scene.dated()))
@@ -181,8 +181,8 @@ class Refusing(ForwardingStore):
         return kept | super().delete_many([name for name in names if name not in kept])
 
 
-def test_a_bookmark_that_is_older_than_its_commit_is_of_an_earlier_table() -> None:
-    """The log was restored from a backup, and grew to the version of the bookmark."""
+def test_a_record_that_is_older_than_its_commit_is_of_an_earlier_table() -> None:
+    """The log was restored from a backup, and grew to the version of the record."""
     scene, _, gone = scene_with_work()
     latest = scene.builder.version
     write_last_vacuum_info(scene.store, latest)
@@ -197,7 +197,7 @@ def test_a_bookmark_that_is_older_than_its_commit_is_of_an_earlier_table() -> No
     assert read_last_vacuum_info(scene.store) == latest
 
 
-def test_maintain_drops_the_bookmark_of_an_earlier_table() -> None:
+def test_maintain_drops_the_record_of_an_earlier_table() -> None:
     scene, _, gone = scene_with_work()
     scene.store.set_modified(gone, NOW - DAY)
     scene.store.delete_many(["orphan.parquet"])
@@ -214,7 +214,7 @@ def test_maintain_drops_the_bookmark_of_an_earlier_table() -> None:
     [{"keep_versions": (1,)}, {"keep_last": 3}, {"max_files": 1}, {"mode": "lite", "max_files": 1}],
     ids=str,
 )
-def test_the_bookmark_stays_where_a_file_was_left(options: dict[str, Any]) -> None:
+def test_the_record_stays_where_a_file_was_left(options: dict[str, Any]) -> None:
     """Else lite would never look at it again."""
     scene = Scene()
     _, one, two = scene.append(60, "a", "b", "c")
@@ -225,7 +225,7 @@ def test_the_bookmark_stays_where_a_file_was_left(options: dict[str, Any]) -> No
     assert {one, two}.isdisjoint(scene.names())
 
 
-def test_the_bookmark_stays_where_a_file_is_too_young_or_named_elsewhere() -> None:
+def test_the_record_stays_where_a_file_is_too_young_or_named_elsewhere() -> None:
     scene, keep, gone = scene_with_work()
     scene.store.set_modified(gone, NOW - DAY)
     scene.vacuum(mode="lite")
@@ -236,7 +236,7 @@ def test_the_bookmark_stays_where_a_file_is_too_young_or_named_elsewhere() -> No
     assert INFO not in scene.store.contents()
 
 
-def test_the_bookmark_stays_where_change_data_is_too_young() -> None:
+def test_the_record_stays_where_change_data_is_too_young() -> None:
     scene = Scene()
     scene.append(60)
     scene.plant(1, "_change_data/x.parquet")
