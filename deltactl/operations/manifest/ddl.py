@@ -43,7 +43,8 @@ _REDSHIFT_TYPES: Final = HIVE_TYPES | {
     "string": "varchar(65535)",
     "binary": "varbyte(1000000)",
 }
-_BARE_LITERAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|true|false")
+# The grammar of Hive has no sign in the value of a partition.
+_BARE_LITERAL: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?|true|false")
 _QUOTED: Final = frozenset(map(PrimitiveType, ("string", "binary", "date")))
 _WITHOUT_BUCKET: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?)://(/|$)")
 _UNNAMEABLE: Final = re.compile(r"\W+")
@@ -361,7 +362,7 @@ class _Writer:
         return partition_values(partition.folder, self.partition_fields)
 
     def _literal(self, value: str | None, field: Field) -> str:
-        """Return a partition value as SQL. Outside of quotes, only numbers and booleans."""
+        """Return a partition value as SQL. Only positive numbers and booleans have no quotes."""
         is_text = field.type in _QUOTED or not _BARE_LITERAL.fullmatch(value or "")
         return self._dialect.text(value or HIVE_NULL) if is_text else str(value)
 

@@ -1037,6 +1037,15 @@ def test_literals_are_read_as_they_were_meant(
         assert "${" not in add and add.count("\n") == 1 and add.count(";") == 1
 
 
+def test_negative_numbers_have_quotes() -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
+    builder.append([{"id": 1, "n": -5}], [{"id": 2, "n": 7}])
+    _, add = generate(store, ManifestOptions(ddl="hive")).ddl
+    assert "PARTITION (`n` = '-5')" in add
+    assert "PARTITION (`n` = 7)" in add
+
+
 def test_many_partitions_are_added_a_hundred_at_a_time() -> None:
     store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
     builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
