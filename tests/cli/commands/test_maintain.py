@@ -154,6 +154,30 @@ def test_commits_that_wait_are_deleted_on_a_terminal(lake: Path, cli: RunCli) ->
     assert "--yes" not in ran.out
 
 
+@pytest.mark.parametrize("command", ["vacuum", "maintain"])
+def test_files_that_wait_for_a_commit_are_said_once_in_each_format(
+    lake: Path, cli: RunCli, command: str
+) -> None:
+    builder = build(lake / "old", 2)
+    builder.remove(next(path for path, _ in builder.state.files))
+    for path in (lake / "old").rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    os.utime(lake / "old" / commit_path(0), (9e8, 9e8))  # so the first run also records a vacuum
+    text = "1 file is kept: only this machine's clock shows that the retention has passed. If it is"
+    only = ("--only", "vacuum") if command == "maintain" else ()
+    for tables in (("old",), ("old", "a")):
+        for form in ("table", "json", "ndjson", "csv", "github", "junit"):
+            ran = cli(command, *tables, *only, "-q", "-o", form)
+            said = [line for line in ran.err.splitlines() if text in line]
+            assert (ran.code, len(said)) == (0, 1)
+            assert said[0].endswith(" right, run vacuum with --force-retention")
+            has_envelope = form in ("json", "github", "junit") or (form, *tables[1:]) == (
+                "ndjson",
+                "a",
+            )
+            assert ran.out.count(text) == has_envelope
+
+
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:
     found = cli("maintain", "a", "--only", "checkpoint", "-o", "json").result
     assert [it["action"] for it in found["actions"]] == ["checkpoint"]

@@ -503,7 +503,7 @@ def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str,
 
 
 def test_a_closed_standard_input_is_an_empty_one(table: TableBuilder) -> None:
-    words = "vacuum events --mode full --dry-run"
+    words = "vacuum events --mode full --force-retention --dry-run"
     runs = [
         subprocess.run(
             ["bash", "-c", f'"$0" -m deltactl {words} {end}', sys.executable],
