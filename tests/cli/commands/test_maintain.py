@@ -101,6 +101,21 @@ def test_a_warning_of_a_log_is_told_once_with_its_table(
     assert [it for it in one.err.splitlines() if warning in it] == [f"warning: {warning}"]
 
 
+def test_csv_without_actions_has_its_header(lake: Path, cli: RunCli) -> None:
+    header, *rows = cli("maintain", "a", "--check", "-o", "csv").out.splitlines()
+    assert len(rows) == 2
+    cli("maintain", "a")
+    for words in (
+        ("--check",),
+        ("--dry-run",),
+        (),
+        ("--policy", write_policy(lake, "[maintain]\nactions = []")),
+    ):
+        ran = cli("maintain", "a", *words, "-o", "csv")
+        assert (ran.code, ran.out) == (0, f"{header}\n")
+    assert cli("maintain", "a", "-o", "ndjson").out == ""
+
+
 def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
     ran = cli("maintain", "a", "b", "--budget", "1B")
     rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]
