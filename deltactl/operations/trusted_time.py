@@ -60,6 +60,14 @@ def planning_now(log: DeltaLog, snapshot: Snapshot, context: RunContext, now_ms:
     return min(now_ms, _find_proven_ms(log, snapshot, context.run_id, now_ms) + DAY_MS)
 
 
+def explain_waiting(files: str, remedy: str) -> str:
+    """Return the warning of ``files`` ("2 files are") that have expired by this clock only."""
+    return (
+        f"{files} kept: only this machine's clock shows that the retention has passed. If it is "
+        f"right, {remedy}"
+    )
+
+
 def _newest_files(snapshot: Snapshot) -> list[FileInfo]:
     segment = snapshot.segment
     files = [] if segment.checkpoint is None else list(segment.checkpoint.files)

@@ -17,6 +17,7 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import MaintainPolicy
@@ -272,6 +273,91 @@ def test_a_vacuum_of_a_table_without_new_commits_needs_force(tmp_path: Path) -> 
         )
 
 
+KEPT = (
+    "1 file is kept: only this machine's clock shows that the retention has passed. If it is "
+    "right, run vacuum with force_retention=True"
+)
+
+
+def vacuum_idle(machine: Machine, **options: Any) -> int:
+    """Vacuum by a clock that is ahead; return how many files wait."""
+    machine.said.clear()
+    with machine.running() as disk:
+        log = DeltaLog(disk, machine.said.append)
+        report = vacuum_table(log, VacuumOptions(**options), machine.context())
+    return report.plan.kept.get(WAITING, 0)
+
+
+@pytest.mark.parametrize("mode", ["auto", "full"])
+def test_a_vacuum_warns_of_files_that_wait_for_a_commit(tmp_path: Path, mode: str) -> None:
+    machine = Machine(tmp_path)
+    path, _ = machine.append(2)
+    machine.builder.remove(path)
+    for _ in range(2):  # the second `auto` reads only the log
+        assert vacuum_idle(machine, mode=mode) == 1
+        assert machine.said == [KEPT]
+    assert vacuum_idle(machine, mode=mode, keep_last=2) == 0
+    assert not machine.said
+    (machine.root / path).unlink()
+    assert vacuum_idle(machine, mode=mode) == 0
+    assert not machine.said
+
+
+def test_a_live_file_with_a_new_deletion_vector_does_not_wait(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, enableDeletionVectors="true")
+    (path,) = machine.builder.append([{"id": 1}, {"id": 2}, {"id": 3}])
+    machine.builder.delete_rows(path, [0])
+    assert vacuum_idle(machine) == 0
+    assert not machine.said
+    machine.builder.delete_rows(path, [0, 1])
+    assert vacuum_idle(machine) == 1, "the first deletion vector"
+    assert machine.said == [KEPT]
+
+
+def test_a_vacuum_warns_only_if_the_next_commit_is_late(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    now_ms = machine.builder._now_ms
+    path, _ = machine.append(2)
+    os.utime(machine.root / path, ((now_ms - 6 * DAY) / 1000,) * 2)
+    machine.builder._now_ms = now_ms - 5 * DAY
+    machine.builder.remove(path)
+    for version, days in enumerate([8, 7, 6, 5]):
+        machine.age(version, days)
+    machine.builder._now_ms = now_ms
+    machine.append(1)
+    for days, said in ((3, []), (8, [KEPT])):
+        machine.clock = FixedClock(now_ms + days * DAY)
+        assert vacuum_idle(machine) == 1
+        assert machine.said == said
+
+
+def test_a_vacuum_that_removes_files_warns_of_no_others(tmp_path: Path) -> None:
+    """Its commits prove the time for the next one."""
+    machine = Machine(tmp_path)
+    now_ms = machine.builder._now_ms
+    old, new, _ = machine.append(3)
+    os.utime(machine.root / old, ((now_ms - 30 * DAY) / 1000,) * 2)
+    machine.builder._now_ms = now_ms - 20 * DAY
+    machine.builder.remove(old)
+    for version, days in enumerate([31, 30, 29, 28, 20]):
+        machine.age(version, days)
+    machine.builder._now_ms = now_ms
+    machine.builder.remove(new)
+    assert vacuum_idle(machine) == 1
+    assert not machine.said
+    assert not (machine.root / old).exists()
+
+
+def test_a_clone_that_cannot_be_read_hides_no_file_that_waits(tmp_path: Path) -> None:
+    """A plan from the log alone, without files, does not read the clone."""
+    machine = Machine(tmp_path)
+    path, _ = machine.append(2)
+    machine.builder.remove(path)
+    write_note(machine.builder.store, CloneNote(str(tmp_path / "gone"), 1, 0, "an-id"))
+    assert vacuum_idle(machine, mode="lite") == 1
+    assert machine.said == [KEPT]
+
+
 def test_maintain_says_what_waits_for_a_commit(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     paths = machine.append(2)
@@ -279,12 +365,17 @@ def test_maintain_says_what_waits_for_a_commit(tmp_path: Path) -> None:
     machine.builder.checkpoint(2)
     for version in range(4):  # else, two may have the same millisecond
         machine.age(version, (4 - version) / 1000)
-    policy = MaintainPolicy(list_files="always")
-    with machine.running() as disk:
-        facts = observe_table(
-            "t", DeltaLog(disk, machine.said.append), policy, machine.context()
-        ).facts
-    assert (facts.reclaimable_files, facts.waiting_files) == (0, 2)
+    for list_files in ("always", "auto"):  # `auto` does not list: no file is past the retention
+        machine.said.clear()
+        policy = MaintainPolicy(list_files=list_files)
+        with machine.running() as disk:
+            facts = observe_table(
+                "t", DeltaLog(disk, machine.said.append), policy, machine.context()
+            ).facts
+        is_planned = list_files == "always"
+        assert facts.reclaimable_files == (0 if is_planned else None)
+        assert facts.waiting_files == 2
+        assert machine.said == [KEPT.replace("1 file is", "2 files are")]
     assert (facts.expired_log_files, facts.waiting_log_files) == (0, 2)
 
 

@@ -95,11 +95,13 @@ def command(
       deltactl maintain 's3://lake/*' --budget 20GiB --budget 30min
       deltactl maintain --tables-from tables.txt --check
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    from deltactl.operations.maintain.actions import to_rows
+
     fleet = session.shared
     assert isinstance(fleet, _Fleet)
     if (reason := fleet.run.skipped.get(table)) is not None:
         _note(fleet, table, ExitCode.DONE, None)
-        session.present(tuple, rows=(), skipped=reason)
+        session.present(tuple, rows=to_rows(()), skipped=reason)
         return
     for warning in fleet.warnings.get(table, ()):
         session.output.warn(warning)
@@ -131,6 +133,7 @@ def _present(
     session: Session, fleet: _Fleet, table: str, report: TableReport, *, is_check: bool
 ) -> None:
     from deltactl.cli.pages.maintain import describe_maintain
+    from deltactl.operations.maintain.actions import to_rows
 
     error = _find_error(session, report)
     needs_work = is_check and report.is_due and error is None
@@ -138,7 +141,7 @@ def _present(
     _note(fleet, table, code if error is None else error.exit_code, report)
     session.present(
         lambda: describe_maintain(report),
-        rows=[action.to_row() for action in report.actions],
+        rows=to_rows(report.actions),
         error=error,
         is_work_needed=needs_work,
         version_before=report.version_before,

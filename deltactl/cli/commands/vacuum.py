@@ -33,7 +33,7 @@ class VacuumFlags:
         "versions. RUN is the id of the vacuum. For the newest vacuum with files to restore, give "
         "--undo last",
         metavar="RUN",
-        alone_with=("check", "dry_run", "yes"),  # which it does not ask for
+        alone_with=("dry_run", "yes"),  # which it does not ask for
         is_basic=True,
     )
     purge_quarantine: bool = safety_option(
@@ -46,7 +46,7 @@ class VacuumFlags:
         "Delete the record of this shallow clone. After that, vacuums do not keep the files that "
         "the clone uses",
         metavar="TABLE",
-        alone_with=("yes", "check", "dry_run"),
+        alone_with=("yes", "dry_run"),
     )
     include_unknown: bool = selection_option(
         False,
@@ -80,11 +80,13 @@ def command(
       deltactl vacuum /data/events --undo last
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if flags.forget_clone is not None:
-        drop_clone(session, table, flags.forget_clone, flags.yes, flags.looks)
+        drop_clone(session, table, flags.forget_clone, flags.yes, flags.dry_run)
     elif flags.undo is not None:
-        undo_run(session, table, flags.undo, flags.looks)
+        undo_run(session, table, flags.undo, flags.dry_run)
     elif flags.purge_quarantine:
-        purge_quarantined(session, table, flags.yes, flags.looks, options.force_retention)
+        purge_quarantined(
+            session, table, flags.yes, flags.looks, options.force_retention, check=flags.check
+        )
     else:
         if is_typed(session.ctx, "quarantine_for_ms") and not options.quarantine:
             raise UsageError(

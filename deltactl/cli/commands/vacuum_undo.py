@@ -66,7 +66,7 @@ def forget_clone(session: Session, table: str, clone: str, yes: bool, dry_run: b
 
 
 def purge_quarantined(
-    session: Session, table: str, yes: bool, dry_run: bool, force_retention: bool
+    session: Session, table: str, yes: bool, dry_run: bool, force_retention: bool, *, check: bool
 ) -> None:
     """Ask, then delete quarantined files whose time has passed.
 
@@ -89,6 +89,7 @@ def purge_quarantined(
     session.present(
         lambda: describe_purge(report),
         error=report.find_error(table),
+        is_work_needed=check and bool(report.runs),
         result=report.to_dict(),
         is_idle=not report.runs,
     )

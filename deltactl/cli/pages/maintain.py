@@ -65,13 +65,13 @@ def _list_facts(facts: TableFacts) -> Iterator[Fact]:
     if facts.reclaimable_bytes is not None:
         files = format_count(facts.reclaimable_files or 0, "file")
         yield "removable", f"{files} ({format_size(facts.reclaimable_bytes)})"
-    for count, what, command in (
-        (facts.waiting_files, "file", ["vacuum", facts.table, "--force-retention"]),
-        (facts.waiting_log_files, "commit", ["checkpoint", facts.table, "--cleanup-only"]),
-    ):
-        if count:
-            past = f"{format_count(count, what)} past the retention by this machine's clock only"
-            yield "waiting", f"{past}. If it is right, run `{typed_command(command)}` on a terminal"
+    past = "past the retention by this machine's clock only"
+    if facts.waiting_files:
+        yield "waiting", f"{format_count(facts.waiting_files, 'file')} {past}"
+    if facts.waiting_log_files:
+        commits = format_count(facts.waiting_log_files, "commit")
+        command = typed_command(["checkpoint", facts.table, "--cleanup-only"])
+        yield "waiting", f"{commits} {past}. If it is right, run `{command}` on a terminal"
 
 
 def _describe_actions(

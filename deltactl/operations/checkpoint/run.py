@@ -40,7 +40,7 @@ from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
 from deltactl.operations.checkpoint.write import WrittenCheckpoint, write_checkpoint
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.thresholds import Need
-from deltactl.operations.trusted_time import planning_now, trusted_now
+from deltactl.operations.trusted_time import explain_waiting, planning_now, trusted_now
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.units import DAY_MS, format_count, format_timestamp
@@ -362,11 +362,10 @@ class _Job:
         """Warn if files are kept that have expired only by this machine's clock."""
         kept = set(by_clock.files) - set(proven.files)
         if kept:
-            self._context.warn(
-                f"{format_count(len(kept), 'log file is', 'log files are')} kept: only this "
-                "machine's clock shows that they have expired. If it is right, run `deltactl "
-                f"checkpoint {shlex.quote(self._log.uri)} --cleanup-only` on a terminal, which asks"
-            )
+            files = format_count(len(kept), "log file is", "log files are")
+            command = f"`deltactl checkpoint {shlex.quote(self._log.uri)} --cleanup-only`"
+            remedy = f"run {command} on a terminal, which asks"
+            self._context.warn(explain_waiting(files, remedy))
 
     @cached_property
     def _latest(self) -> Snapshot:

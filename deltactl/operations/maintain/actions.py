@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from deltactl.errors import DeltactlError
 from deltactl.log.audit.commit_doubts import CommitDoubts
@@ -195,10 +196,23 @@ class Action:
             "predicted": self.predicted.to_dict(),
         }
 
-    def to_row(self) -> dict[str, Any]:
-        """Return the same in flat columns."""
-        row = self.to_dict()
-        return row | {f"predicted_{name}": value for name, value in row.pop("predicted").items()}
+
+_ROWS: Final = pa.schema(
+    [("action", pa.string()), ("partition", pa.string()), ("rank", pa.int64())]
+    + [("score", pa.float64()), ("reason", pa.string()), ("part", pa.bool_())]
+    + [("state", pa.string()), ("why_left", pa.string())]
+    + [
+        (f"predicted_{it.name}", pa.float64() if it.name == "seconds" else pa.int64())
+        for it in fields(Effect)
+    ]
+)
+
+
+def to_rows(actions: Iterable[Action]) -> pa.Table:
+    """Return the JSON forms as rows of a table, with flat columns."""
+    found = [action.to_dict() for action in actions]
+    rows = [{**it, **{f"predicted_{k}": v for k, v in it["predicted"].items()}} for it in found]
+    return pa.Table.from_pylist(rows, _ROWS)
 
 
 def sum_effects(effects: Iterable[Effect]) -> Effect:

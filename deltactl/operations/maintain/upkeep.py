@@ -22,6 +22,7 @@ from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.operations.vacuum.run import find_refusal, warn_of_loss
+from deltactl.operations.vacuum.waiting import count_waiting, plan_with_waiting
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import ensure_valid_property
 from deltactl.units import format_count, format_size, to_duration_ms
@@ -211,10 +212,12 @@ def find_vacuum(subject: TableSubject) -> list[Action]:
     planner = Planner(
         subject.log, snapshot, options, retention, context, clones, events, doubts=doubts
     )
+    facts = subject.facts
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
+        facts.waiting_files = count_waiting(planner, subject.now_ms, warns=True)
         return []
-    plan = planner.plan_with_waiting(subject.now_ms)
-    facts, files, size = subject.facts, plan.files.num_rows, plan.size_bytes
+    plan = plan_with_waiting(planner, subject.now_ms)
+    files, size = plan.files.num_rows, plan.size_bytes
     is_first = plan.vacuumed_version is not None and plan.vacuumed_before is None
     is_due = bool(files and size) or is_first or plan.drops_record
     refusal = find_refusal(plan) if is_due else None

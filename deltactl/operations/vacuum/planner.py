@@ -28,7 +28,6 @@ from deltactl.operations.vacuum.candidates import (
     HIDDEN,
     UNATTENDED,
     UNKNOWN,
-    WAITING,
     Filters,
     Sorting,
     empty_directories,
@@ -140,26 +139,6 @@ class Planner:
             plan = self._plan_lite(start, vacuumed_version)
         return replace(plan, drops_record=recorded != vacuumed_version)
 
-    def plan_with_waiting(self, clock_ms: int) -> VacuumPlan:
-        """Plan; also count the removed files that have expired by this machine's clock only.
-
-        They wait until a commit of another writer proves the time (see ``trusted_time``). If this
-        machine's clock is not far ahead of the proven time, they are not counted.
-
-        Raises:
-            DeltactlError: as ``plan``.
-        """
-        plan, since_ms = self.plan(), self.retention.cutoff_ms
-        until_ms = clock_ms - self.retention.retain_ms
-        if until_ms <= since_ms + HOUR_MS:
-            return plan
-        count = 0
-        for batch in self.snapshot.tombstone_batches(("deletion_timestamp_ms",)):
-            times = batch["deletion_timestamp_ms"]
-            is_waiting = pc.and_(pc.greater_equal(times, since_ms), pc.less(times, until_ms))
-            count += pc.sum(is_waiting).as_py() or 0
-        return replace(plan, kept={**plan.kept, WAITING: count}) if count else plan
-
     def kept_names(self) -> Iterator[Kept]:
         """Yield the names of all files that a vacuum keeps because something needs them.
 
@@ -232,12 +211,7 @@ class Planner:
         found, filters, first = NO_FILES, self._filters(scan), start
         if len(names):
             first = self._first_rebuildable()
-            names, alike = without_few(names, self._keep_batches(scan, current, first))
-            self._find_tables_and_links(filters, parent_directories(names))
-            self._spare_runs(filters)
-            is_named = pa.repeat(pa.scalar(True), len(names))
-            found = filters.select(pa.table({"path": names, "is_named": is_named}))
-            ensure_not_needed(self.store, found, alike)
+            found = self._select_named(names, filters, self._keep_batches(scan, current, first))
         plan = self._finish("lite", found, filters, _Log(scan, current, vacuumed_version, start))
         if not found.num_rows:
             return plan
@@ -245,6 +219,28 @@ class Planner:
         whole = self._scan(min(start, max(first, self.log.first_commit)))
         plan = replace(plan, losses=losses)
         return self._with_horizon(plan, whole, first, filters.absent)
+
+    def select_removed(self, names: pa.ChunkedArray) -> pa.Table:
+        """Return those of some removed files that a vacuum would remove, without a listing.
+
+        Raises:
+            DeltactlError: as ``plan``.
+        """
+        scan = self._scan(self.log.first_commit)
+        keep = self._keep_batches(scan, self._current_at_cutoff(), self._first_rebuildable())
+        return self._select_named(names, self._filters(scan), keep)
+
+    def _select_named(
+        self, names: pa.ChunkedArray, filters: Filters, keep: Iterator[Kept]
+    ) -> pa.Table:
+        """Return the removable ones of names in the log; other tables and links are requested."""
+        names, alike = without_few(names, keep)
+        self._find_tables_and_links(filters, parent_directories(names))
+        self._spare_runs(filters)
+        is_named = pa.repeat(pa.scalar(True), len(names))
+        found = filters.select(pa.table({"path": names, "is_named": is_named}))
+        ensure_not_needed(self.store, found, alike)
+        return found
 
     def _plan_full(self, vacuumed_version: int | None) -> VacuumPlan:
         """Plan from a listing of all files under the root."""
@@ -393,12 +389,19 @@ class Planner:
             self.retention,
             current,
             self.options,
-            (self.read_others or self._read_others)(),
+            self.names_of_others(),
             self.context,
         )
         return keep_names(rules, oldest_kept)
 
-    def _read_others(self) -> Iterator[pa.ChunkedArray]:
+    def names_of_others(self) -> Iterable[pa.ChunkedArray]:
+        """Return the names that other tables need.
+
+        Raises:
+            DeltactlError: one of them cannot be read, or references only files elsewhere.
+        """
+        if self.read_others is not None:
+            return self.read_others()
         tables = OtherTables(self.snapshot, self.context)
         iceberg = reads_iceberg(self.snapshot)
         return tables.names(self.options.also_keep_for, self.clones, iceberg=iceberg)

@@ -43,6 +43,7 @@ from deltactl.operations.vacuum.removal import (
 )
 from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.operations.vacuum.retention import Retention, resolve_retention
+from deltactl.operations.vacuum.waiting import plan_with_waiting
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
@@ -140,7 +141,7 @@ def _make_plan(
         retention = replace(planner.retention, cutoff_ms=cutoff_ms)
         return replace(planner, retention=retention).plan()
 
-    return planner.snapshot, plan_by, planner.plan_with_waiting(now_ms)
+    return planner.snapshot, plan_by, plan_with_waiting(planner, now_ms)
 
 
 def open_planner(

@@ -101,6 +101,21 @@ def test_a_warning_of_a_log_is_told_once_with_its_table(
     assert [it for it in one.err.splitlines() if warning in it] == [f"warning: {warning}"]
 
 
+def test_csv_without_actions_has_its_header(lake: Path, cli: RunCli) -> None:
+    header, *rows = cli("maintain", "a", "--check", "-o", "csv").out.splitlines()
+    assert len(rows) == 2
+    cli("maintain", "a")
+    for words in (
+        ("--check",),
+        ("--dry-run",),
+        (),
+        ("--policy", write_policy(lake, "[maintain]\nactions = []")),
+    ):
+        ran = cli("maintain", "a", *words, "-o", "csv")
+        assert (ran.code, ran.out) == (0, f"{header}\n")
+    assert cli("maintain", "a", "-o", "ndjson").out == ""
+
+
 def test_what_was_not_done_is_named(lake: Path, cli: RunCli) -> None:
     ran = cli("maintain", "a", "b", "--budget", "1B")
     rows = [line.split() for line in ran.out[ran.out.index("Not done") :].splitlines()[1:]]
@@ -152,6 +167,30 @@ def test_commits_that_wait_are_deleted_on_a_terminal(lake: Path, cli: RunCli) ->
     ran = cli("maintain", "old", "--dry-run")
     assert "deltactl checkpoint old --cleanup-only` on a terminal" in " ".join(ran.out.split())
     assert "--yes" not in ran.out
+
+
+@pytest.mark.parametrize("command", ["vacuum", "maintain"])
+def test_files_that_wait_for_a_commit_are_said_once_in_each_format(
+    lake: Path, cli: RunCli, command: str
+) -> None:
+    builder = build(lake / "old", 2)
+    builder.remove(next(path for path, _ in builder.state.files))
+    for path in (lake / "old").rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    os.utime(lake / "old" / commit_path(0), (9e8, 9e8))  # so the first run also records a vacuum
+    text = "1 file is kept: only this machine's clock shows that the retention has passed. If it is"
+    only = ("--only", "vacuum") if command == "maintain" else ()
+    for tables in (("old",), ("old", "a")):
+        for form in ("table", "json", "ndjson", "csv", "github", "junit"):
+            ran = cli(command, *tables, *only, "-q", "-o", form)
+            said = [line for line in ran.err.splitlines() if text in line]
+            assert (ran.code, len(said)) == (0, 1)
+            assert said[0].endswith(" right, run vacuum with --force-retention")
+            has_envelope = form in ("json", "github", "junit") or (form, *tables[1:]) == (
+                "ndjson",
+                "a",
+            )
+            assert ran.out.count(text) == has_envelope
 
 
 def test_only_some_actions(lake: Path, cli: RunCli) -> None:

@@ -181,6 +181,30 @@ def test_an_undo_and_a_purge_without_work_change_nothing(cli: RunCli, table: Tab
         assert json.loads(cli(*words, "-o", "json").out)["status"] == "unchanged"
 
 
+def test_a_check_says_whether_a_purge_has_work(cli: RunCli, table: TableBuilder) -> None:
+    purge = ("vacuum", "events", "--purge-quarantine")
+    cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
+    before = sorted(Path("events").rglob("*"))
+    for form in ("table", "github", "junit", "ndjson"):
+        assert cli(*purge, "--check", "-o", form).code == 3
+    assert cli(*purge, "--check", "-o", "json").document["status"] == "needed"
+    assert cli(*purge, "--check", "--dry-run").code == 3
+    assert sorted(Path("events").rglob("*")) == before
+    assert cli(*purge, "--dry-run").code == 0
+    assert cli(*purge, "--yes").code == 0
+    done = cli(*purge, "--check", "-o", "json")
+    assert (done.code, done.document["status"]) == (0, "unchanged")
+
+
+@pytest.mark.parametrize("task", [("--undo", "last"), ("--forget-clone", "a clone")])
+def test_a_check_is_of_work_that_comes_again(
+    cli: RunCli, table: TableBuilder, task: Sequence[str]
+) -> None:
+    ran = cli("vacuum", "events", *task, "--check")
+    assert ran.code == 2
+    assert f"{task[0]} and --check cannot be combined" in ran.err
+
+
 def test_a_purge_keeps_files_that_a_later_version_needs(cli: RunCli, table: TableBuilder) -> None:
     _, lost, *_ = (action["add"] for action in table.commits[1] if "add" in action)
     ran = cli("vacuum", "events", "--yes", "--quarantine", "--quarantine-for", "0h")
@@ -479,7 +503,7 @@ def test_wrong_usage_exits_2(cli: RunCli, table: TableBuilder, words: tuple[str,
 
 
 def test_a_closed_standard_input_is_an_empty_one(table: TableBuilder) -> None:
-    words = "vacuum events --mode full --dry-run"
+    words = "vacuum events --mode full --force-retention --dry-run"
     runs = [
         subprocess.run(
             ["bash", "-c", f'"$0" -m deltactl {words} {end}', sys.executable],
