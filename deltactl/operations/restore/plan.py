@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.audit.audited_snapshot import ensure_follows, load_audited
 from deltactl.log.commits.changes import sum_rows
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -120,6 +120,7 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         NotATableError: there is no log.
         VersionNotFoundError: the target is outside the log; the message has the range.
         CorruptLogError: the log is damaged.
+        SafetyError: a checkpoint is wrong.
         UnsupportedFeatureError: a table feature forbids it.
     """
     log.ensure_newest()
@@ -132,6 +133,7 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
     target = current if version == current.version else load_audited(log, version, or_warn=True)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
+    ensure_follows(log, current, target)
     return Versions(log, current, target)
 
 
