@@ -5,6 +5,7 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -60,6 +61,11 @@ _RESTORE_REPLACED: Final = (
     "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
     "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
+_KEEP_UNDONE: Final = (
+    "keep the commit as it is, also if a backup has the original. {}: with the original, rows "
+    "would be there twice, or would be lost. If the rows of the latest version are right, confirm "
+    "`deltactl checkpoint {}` on a terminal: this ends the refusals"
+)
 
 
 class CommitChecker(Visitor):
@@ -97,6 +103,11 @@ class CommitChecker(Visitor):
         self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
+            if (undo := doubts.restores.find_undo(version)) is not None:
+                name = self._log.commit_files[version].name
+                self._findings.repairs[name] = _KEEP_UNDONE.format(
+                    doubts.describe_undo(undo), shlex.quote(self._log.uri)
+                )
         check_missing_schemas(self._log, self.metadata, self._findings)
         for version, earlier, count in self.actions.find_repeated_removes(self.unread):
             problem = (
