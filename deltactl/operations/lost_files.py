@@ -20,6 +20,7 @@ from deltactl.errors import ConflictError, DeltactlError, ObjectNotFoundError, S
 from deltactl.log.find_files import is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_files import (
+    GONE,
     Missing,
     find_away_refusal,
     find_owners,
@@ -185,7 +186,25 @@ def find_kept_refusal(
                 f"{lost.places[name]}",
                 hint="Restore it, and all other such files, then rerun.",
             )
+    if replaced := find_replaced(omitted, missing):
+        return SafetyError(
+            f"{replaced[0]!r} exists ({problems[replaced[0]]}): perhaps another program wrote rows "
+            "to it, and a vacuum would delete them",
+            hint="Move it, and all other such files, out of the table, and keep them. Then rerun. "
+            "See `deltactl explain FILE_SIZE`.",
+        )
     return None
+
+
+def find_replaced(omitted: pa.Table, missing: Iterable[Missing]) -> list[str]:
+    """Return the data files of this table that exist, but with another size than in the log.
+
+    The arguments are those of ``find_kept_refusal``.
+    """
+    other = [it.path for it in missing if it.problem != GONE and is_placed(it.path)]
+    names = pa.array([name for name in other if not is_absolute(name)], pa.string())
+    found: list[str] = names.filter(pc.is_in(names, value_set=omitted["path"])).to_pylist()
+    return found
 
 
 def _find_gone(store: Store, names: Iterable[str]) -> list[str]:

@@ -39,7 +39,7 @@ def test_files_are_not_rewritten(run: Callable[[Table], Any]) -> None:
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=LOST) as caught:
         run(Table("x", store=builder.store))
-    assert "restore the commit from a backup" in str(caught.value.hint)
+    assert "whether to restore the commit from a backup" in str(caught.value.hint)
     assert memory_of(builder).contents() == before
 
 

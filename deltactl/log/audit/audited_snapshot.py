@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, SafetyError
-from deltactl.log.audit.checkpoints import find_base_problem
+from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
 from deltactl.log.audit.checksum import Checksum, read_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.path_actions import FirstActions
@@ -153,10 +153,41 @@ def ensure_matches_commits(log: DeltaLog, version: int) -> bool:
     except (CorruptLogError, ObjectNotFoundError):
         return False
     if problem is not None:
-        raise SafetyError(
-            f"the checkpoint of version {version} of {log.uri} disagrees with the older log "
-            f"files: {problem}",
-            hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If this cannot repair "
-            "it, restore the older commits from a backup first. Nothing was committed.",
-        )
+        raise _refuse(log, version, problem)
     return log.has_commits(0, version)
+
+
+def ensure_follows(log: DeltaLog, later: Snapshot, earlier: Snapshot) -> None:
+    """Refuse to commit the difference of two versions if the checkpoint of the later one is wrong.
+
+    A repair of the checkpoint would leave this commit as it is, with too few or too many files. The
+    checkpoint is compared with the earlier version and the commits after it, if all of these can be
+    read. If a commit may be damaged instead, this is a warning.
+
+    Raises:
+        SafetyError: the checkpoint is wrong.
+        StorageError: a file cannot be looked up.
+    """
+    checkpoint = later.segment.checkpoint
+    if checkpoint is None or not log.has_commits(earlier.version + 1, checkpoint.version):
+        return
+    try:
+        problem, evidence = find_problem_since(log, earlier, checkpoint)
+    except (CorruptLogError, ObjectNotFoundError):  # no reader needs these commits
+        return
+    if problem is not None and evidence is None:
+        raise _refuse(log, checkpoint.version, problem)
+    if problem is not None:
+        log.warn(
+            f"{checkpoint.names[0]} disagrees with the commits since version {earlier.version}: "
+            f"{problem}. It was used, as by all readers, because a commit may be wrong: {evidence}"
+        )
+
+
+def _refuse(log: DeltaLog, version: int, problem: str) -> SafetyError:
+    return SafetyError(
+        f"the checkpoint of version {version} of {log.uri} disagrees with the older log files: "
+        f"{problem}",
+        hint="Run `deltactl checkpoint TABLE --repair`, then rerun. If this cannot repair it, "
+        "restore the older commits from a backup first. Nothing was committed.",
+    )

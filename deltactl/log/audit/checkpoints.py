@@ -154,6 +154,27 @@ def find_base_problem(
     return None
 
 
+def find_problem_since(
+    log: DeltaLog, earlier: Snapshot, checkpoint: Checkpoint
+) -> tuple[str | None, str | None]:
+    """Return how a checkpoint differs from an earlier version and the commits after it.
+
+    Also return what shows that the checkpoint may be right; see ``find_evidence``.
+
+    Raises:
+        CorruptLogError: a commit cannot be parsed; the message has the file and the line.
+        StorageError: a file cannot be looked up.
+    """
+    version, base = checkpoint.version, earlier.segment
+    commits = [log.commit_files[v] for v in range(earlier.version + 1, version + 1)]
+    if not commits:
+        return None, None
+    segment = LogSegment(version, base.checkpoint, (*base.tail, *commits), commits[-1])
+    own, replayed = _load_alone(log, checkpoint), load_segment(log.reader, segment, earlier.head)
+    problem = _describe_difference(own, replayed)
+    return problem, None if problem is None else find_evidence(log, own, replayed)
+
+
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     # As nodes, an empty list of features and none are equal.
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError
 from deltactl.log.audit.path_actions import FirstActions
+from deltactl.log.audit.restores import Restores
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
@@ -73,7 +74,7 @@ class CommitDoubts(Visitor):
     """Compares each commit with its own metrics, and with the bytes of the other commits.
 
     ``found`` has the problems by version. More actions than the metrics say are no problem: not all
-    writers count all of them.
+    writers count all of them. ``restores`` are commits that may have undone others.
     """
 
     def __init__(self) -> None:
@@ -82,6 +83,7 @@ class CommitDoubts(Visitor):
         self._names: dict[bytes, str] = {}
         self._seen: dict[int, tuple[int, int | None]] = {}  # size in bytes, time in ms
         self.found: dict[int, str] = {}
+        self.restores = Restores()
 
     @property
     def first(self) -> str | None:
@@ -91,15 +93,23 @@ class CommitDoubts(Visitor):
     def since(self, first: int) -> str | None:
         """Return the oldest problem of the commits from a version on, as :attr:`first` does."""
         version = min((it for it in self.found if it >= first), default=None)
-        if version is None:
-            return None
-        return f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}"
+        return None if version is None else self._describe(version)
 
     def describe(self) -> str:
         """Return the oldest problem, and the number of other such commits."""
         others = len(self.found) - 1
         more = f" (and {format_count(others, 'later commit')})" if others else ""
-        return f"{self.first}{more}"
+        return self._describe(min(self.found), more)
+
+    def _describe(self, version: int, more: str = "") -> str:
+        text = f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}{more}"
+        undo = self.restores.find_undo(version)
+        return text if undo is None else f"{text}. {self.describe_undo(undo)}: keep it as it is"
+
+    def describe_undo(self, version: int) -> str:
+        """Return what undid a commit: see ``Restores.find_undo``."""
+        target = self.restores.targets[version]
+        return f"Version {version} restores version {target}, from before this commit"
 
     def ensure_none(
         self,
@@ -136,6 +146,7 @@ class CommitDoubts(Visitor):
             if other != commit.name:
                 self.found[version] = _describe_same(other)
         info = _read_info(commit)
+        self.restores.take(version, info)
         self._seen[version] = len(commit.data), _find_time(info, commit.data)
         claim = _read_claim(commit, info)
         if claim is not None:
@@ -200,8 +211,8 @@ class CommitDoubts(Visitor):
 def restore_commit(table: str = "TABLE") -> str:
     """Return what to do about a commit that may be damaged."""
     return (
-        f"Run `deltactl check {table}` for details, and restore the commit from a backup. If there "
-        "is no backup, the commit is right, or its changes were written again, see `deltactl "
+        f"Run `deltactl check {table}`, which says whether to restore the commit from a backup. If "
+        "there is no backup, the commit is right, or its changes were written again, see `deltactl "
         "explain COMMIT_DOUBTFUL`."
     )
 

@@ -10,7 +10,7 @@ was written: for example, an older copy of another version replaced it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -132,6 +132,24 @@ class NameActions:
             names, versions = names[is_unknown], versions[is_unknown]
         found, counts = np.unique(versions, return_counts=True)
         return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+    def find_unrestored(self, targets: Mapping[int, int]) -> dict[int, int]:
+        """Return how many live files each RESTORE should have removed, by version.
+
+        ``targets`` has the version that each restored. These files were added after it, up to the
+        RESTORE. All commits from version 0 on must have been taken.
+        """
+        names, times, _ = _sort(self._names, self._times)
+        starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])[: len(names)])
+        last = times[np.append(starts[1:], len(names))[: len(starts)] - 1]
+        found = {}
+        for version, target in targets.items():
+            is_new = (last & 1 == 1) & (last >> 1 > target) & (last >> 1 <= version)
+            if is_new.any():
+                then = np.maximum.reduceat(np.where(times >> 1 <= target, times, 0), starts)
+                if count := int(np.count_nonzero(is_new & (then & 1 == 0))):
+                    found[version] = count
+        return found
 
 
 class FirstActions(Visitor):

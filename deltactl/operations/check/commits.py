@@ -5,6 +5,7 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from deltactl.log.audit.commit_repeats import (
 )
 from deltactl.log.audit.path_actions import NameActions, PathActions, describe_unknown
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
+from deltactl.log.audit.restores import Restores
 from deltactl.log.checkpoint.read import read_file_actions, read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.contents import (
@@ -60,6 +62,11 @@ _RESTORE_REPLACED: Final = (
     "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
     "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
+_KEEP_UNDONE: Final = (
+    "keep the commit as it is, also if a backup has the original. {}: with the original, rows "
+    "would be there twice, or would be lost. If the rows of the latest version are right, confirm "
+    "`deltactl checkpoint {}` on a terminal: this ends the refusals"
+)
 
 
 class CommitChecker(Visitor):
@@ -97,6 +104,12 @@ class CommitChecker(Visitor):
         self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
+            if (undo := doubts.restores.find_undo(version)) is not None:
+                name = self._log.commit_files[version].name
+                self._findings.repairs[name] = _KEEP_UNDONE.format(
+                    doubts.describe_undo(undo), shlex.quote(self._log.uri)
+                )
+        self._check_restores(doubts.restores)
         check_missing_schemas(self._log, self.metadata, self._findings)
         for version, earlier, count in self.actions.find_repeated_removes(self.unread):
             problem = (
@@ -104,6 +117,19 @@ class CommitChecker(Visitor):
                 f"removed ({self._vectors.say_writer(version)})"
             )
             self._add("REMOVE_REPEATED", problem, version)
+
+    def _check_restores(self, restores: Restores) -> None:
+        """Find restores that left files, if all commits up to them can be read."""
+        known = min(self.unread, default=None)
+        targets = {v: it for v, it in restores.targets.items() if known is None or v < known}
+        found = self._names.find_unrestored(targets) if targets else {}
+        for version, count in found.items():
+            problem = (
+                f"it restored version {targets[version]}, but left "
+                f"{format_count(count, 'later file')}: a checkpoint was wrong, or a commit was "
+                "changed later"
+            )
+            self._add("RESTORE_INCOMPLETE", problem, version)
 
     def check_unknown_removes(self, broken: Collection[Checkpoint]) -> None:
         """Find removes of files that neither the commits nor the oldest checkpoint have.

@@ -18,6 +18,7 @@ from deltactl.operations.lost_files import (
     find_kept_refusal,
     find_loss_refusal,
     find_lost,
+    find_replaced,
 )
 from deltactl.operations.missing_files import GONE, Missing, list_missing, needs_missing
 from deltactl.operations.restore.plan import RestorePlan, Versions
@@ -67,7 +68,12 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
     )
     ways, why = list_undos(past), ""
     if not ways:  # else it would be refused to omit the files
-        ways.append("copy the missing files back from a backup")
+        replaced = find_replaced(plan.lost, plan.missing)
+        ways.append(
+            "move the files that exist out of the table, and copy the right ones back from a backup"
+            if replaced
+            else "copy the missing files back from a backup"
+        )
         gone = pa.array([it.path for it in plan.missing if it.problem == GONE], pa.string())
         if pc.any(pc.is_in(plan.removed["path"], value_set=gone)).as_py():
             ways.append(_offer_latest(versions.current, gone))

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.audit.audited_snapshot import ensure_follows, load_audited
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.changes import sum_rows
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -120,18 +121,24 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         NotATableError: there is no log.
         VersionNotFoundError: the target is outside the log; the message has the range.
         CorruptLogError: the log is damaged.
+        SafetyError: a checkpoint is wrong.
         UnsupportedFeatureError: a table feature forbids it.
     """
     log.ensure_newest()
-    current = load_audited(log, or_warn=True)
+    doubts = CommitDoubts()
+    current = load_audited(log, doubts=doubts)
     version = options.version
     if version is None:
         assert options.timestamp_ms is not None
         version = log.version_at(current.metadata, options.timestamp_ms)
     log.ensure_has(version)
-    target = current if version == current.version else load_audited(log, version, or_warn=True)
+    target = current if version == current.version else load_audited(log, version, doubts=doubts)
+    if options.where is None:
+        doubts.restores.targets[current.version + 1] = version
+    doubts.warn(log)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
+    ensure_follows(log, current, target)
     return Versions(log, current, target)
 
 

@@ -156,6 +156,12 @@ def remove_it_again(builder: TableBuilder) -> None:
     builder.commit(action)
 
 
+def restore_without_removes(builder: TableBuilder) -> None:
+    before = builder.version
+    builder.append([{"id": 2, "name": "n", "p": 1}])
+    builder.commit(operation="RESTORE", operationParameters={"version": before})
+
+
 def remove_by_path_alone(builder: TableBuilder) -> None:
     """A writer that does not know deletion vectors: the file stays live."""
     path = next(path for path, vector in builder.state.files if vector)
@@ -255,6 +261,7 @@ DAMAGES: Final[list[tuple[str, str, Damage]]] = [
     ("FILE_DUPLICATE", "added again", add_it_again),
     ("REMOVE_MISSED", "removed by path", remove_by_path_alone),
     ("REMOVE_REPEATED", "removed twice", remove_it_again),
+    ("RESTORE_INCOMPLETE", "a file is left", restore_without_removes),
     ("FILE_MISSING", "lost", deleting(second)),
     ("FILE_SIZE", "longer", lengthen_a_file),
     ("FILE_UNCHECKED", "a host", editing(2, "add", path="file://other/x/f.parquet")),

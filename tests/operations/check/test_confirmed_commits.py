@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl import Table
+from deltactl.errors import SafetyError
 from tests.support.table_builder import LOG, commit_path
 
 LOST = [2, 3]
@@ -74,3 +75,21 @@ def test_a_commit_that_a_checkpoint_contradicts_is_restored(tmp_path: Path) -> N
     repairs = find(tmp_path)
     assert "CHECKPOINT_DOUBTFUL" in repairs
     assert repairs["COMMIT_DOUBTFUL"].startswith("cannot be repaired")
+
+
+def test_a_commit_that_a_restore_undid_is_kept(tmp_path: Path) -> None:
+    """The original would bring back the add that the RESTORE, which did not see it, left."""
+    truncate(tmp_path)
+    restored = find(tmp_path)["COMMIT_DOUBTFUL"]
+    assert restored.startswith("cannot be repaired: restore")
+    warnings: list[str] = []
+    Table(tmp_path, warn=warnings.append).restore(version=0)
+    text = "Version 2 restores version 0, from before this commit"
+    assert f"{text}: keep it as it is" in str(warnings)
+    repair = find(tmp_path)["COMMIT_DOUBTFUL"]
+    assert repair.startswith("keep the commit as it is")
+    assert text in repair
+    with pytest.raises(SafetyError, match=text):
+        Table(tmp_path).checkpoint()
+    Table(tmp_path, warn=warnings.append).restore(version=1)
+    assert find(tmp_path)["COMMIT_DOUBTFUL"] == restored

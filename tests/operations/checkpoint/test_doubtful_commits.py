@@ -66,7 +66,7 @@ def test_a_doubtful_commit_is_not_confirmed(options: dict[str, Any]) -> None:
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=LOST) as caught:
         checkpoint(builder.store, **options)
-    assert "restore the commit from a backup" in str(caught.value.hint)
+    assert "whether to restore the commit from a backup" in str(caught.value.hint)
     assert memory_of(builder).contents() == before
 
 

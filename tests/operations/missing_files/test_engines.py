@@ -44,6 +44,7 @@ def test_the_same_files_are_missed_on_every_engine(
     assert all(name in refusals[0] for name in (gone, short, vector.name))
     from deltactl import RestoreOptions
 
+    (tmp_path / short).unlink()
     options = RestoreOptions(2, ignore_missing=True, expect_files=3)
     report = table.restore(options=options, engine=engines[1])
     assert report.engine == "spark"

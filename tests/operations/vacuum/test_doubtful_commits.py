@@ -69,7 +69,7 @@ def test_nobody_is_asked(root: Path, orphans: Orphans) -> None:
     before = sorted(root.rglob("*"))
     with pytest.raises(SafetyError, match=f"1.json may be damaged: {PROBLEM}") as caught:
         vacuum(root, orphans)
-    assert "restore the commit from a backup" in str(caught.value.hint)
+    assert "whether to restore the commit from a backup" in str(caught.value.hint)
     assert sorted(root.rglob("*")) == before
 
 

@@ -1,0 +1,87 @@
+"""``check``: a RESTORE after which the table has more than the version that it restored."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from deltactl import Table
+from tests.support.damage import check, codes
+from tests.support.restores import memory_table, restore
+from tests.support.table_builder import TableBuilder, commit_path
+
+
+def left(**parameters: Any) -> TableBuilder:
+    """Version 4 restored version 1, but only removed one of the two later files."""
+    builder = memory_table()
+    for number in (1, 2, 3):
+        (path,) = builder.append([{"id": number}])
+    builder.commit(builder.remove_action(path), operation="RESTORE", operationParameters=parameters)
+    return builder
+
+
+def test_files_that_a_restore_left_are_found_until_they_are_gone() -> None:
+    builder = left(version=1)
+    builder.append([{"id": 4}])
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("RESTORE_INCOMPLETE", 4)
+    assert row["problem"].startswith("it restored version 1, but left 1 later file: ")
+    restore(builder.store, 1)
+    assert codes(check(builder.store)) == []
+
+
+def test_a_restore_of_an_unknown_version_or_of_a_part_is_not_compared() -> None:
+    for parameters in ({"version": None}, {"version": 1, "predicate": '["p = 1"]'}, {"version": 2}):
+        assert codes(check(left(**parameters).store)) == []
+
+
+def test_nothing_is_compared_if_a_commit_before_it_is_missing() -> None:
+    """The file may have been live before."""
+    builder = left(version=1)
+    builder.checkpoint(0)
+    builder.store.delete_many([commit_path(0)])
+    assert codes(check(builder.store)) == []
+
+
+def with_vectors(builder: TableBuilder) -> None:
+    path, other = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    builder.delete_rows(path, [0])
+    builder.remove(path, other)
+    builder.append([{"id": 4}])
+
+
+def with_a_restore_of_a_restore(builder: TableBuilder) -> None:
+    with_vectors(builder)
+    restore(builder.store, 1)
+    restore(builder.store, 4)
+
+
+def without_a_file(builder: TableBuilder) -> None:
+    paths = builder.append(*([{"id": number}] for number in range(30)))
+    builder.delete_rows(builder.append([{"id": 30}, {"id": 31}])[0], [0])
+    builder.remove(*paths[:20])
+    builder.store.delete_many(paths[:1])
+
+
+@pytest.mark.parametrize("build", [with_vectors, with_a_restore_of_a_restore, without_a_file])
+@pytest.mark.parametrize("target", [1, 2])
+def test_a_whole_restore_is_no_finding(build: Callable[[TableBuilder], None], target: int) -> None:
+    builder = memory_table(features=["deletionVectors"])
+    build(builder)
+    restore(builder.store, target, ignore_missing=build is without_a_file)
+    assert codes(check(builder.store)) == []
+
+
+def test_other_spellings_of_a_path_are_the_same_file(tmp_path: Path) -> None:
+    """delta-rs encodes the paths that it restores."""
+    for number in (1, 2):
+        rows = pa.table({"id": [number], "p": ["é ü%"]})
+        write_deltalake(tmp_path, rows, mode="append", partition_by=["p"])
+    DeltaTable(tmp_path).delete()
+    DeltaTable(tmp_path).restore(1)
+    assert "RESTORE_INCOMPLETE" not in Table(tmp_path).check().findings["code"].to_pylist()
+    (said,) = DeltaTable(tmp_path).history(1)
+    assert (said["operation"], int(said["operationParameters"]["version"])) == ("RESTORE", 1)
