@@ -276,10 +276,6 @@ class DeltaLog:
         """Return the oldest version from which no commit is missing, up to the latest version."""
         return self.listing.first_commit
 
-    def ignore_compacted(self, first: int, last: int) -> None:
-        """Rebuild no version from this log compaction file."""
-        del self.listing.compacted[first, last]
-
     def has_versions_from(self, version: int) -> bool:
         """Return whether the log now has a version or a later one; lists only those."""
         return self.list_from(version).latest_version is not None

@@ -1,6 +1,6 @@
 """Choose the log files that rebuild a version: one checkpoint and the commits after it.
 
-Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
+Source: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltactl.errors import (
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.hint import read_hint
 from deltactl.log.listing import LogListing
-from deltactl.protocol.names import LAST_CHECKPOINT, commit_version
+from deltactl.protocol.names import LAST_CHECKPOINT
 from deltactl.storage.store import FileInfo, Store
 
 _SHOWN = 5
@@ -31,21 +31,14 @@ _SHOWN = 5
 class LogSegment:
     """The files from which ``version`` is rebuilt.
 
-    ``tail`` has commits and log compaction files after the checkpoint, in ascending order.
-    ``commit`` is the file of ``version`` itself; it is ``None`` if only the checkpoint of this
-    version exists.
+    ``tail`` has the commits after the checkpoint, in ascending order. ``commit`` is the file of
+    ``version`` itself; it is ``None`` if only the checkpoint of this version exists.
     """
 
     version: int
     checkpoint: Checkpoint | None
     tail: tuple[FileInfo, ...]
     commit: FileInfo | None
-
-    @property
-    def tail_commits(self) -> dict[int, FileInfo]:
-        """Return the commits in the tail by version, without log compaction files."""
-        versions = ((commit_version(file.name), file) for file in self.tail)
-        return {version: file for version, file in versions if version is not None}
 
     @property
     def checkpoint_version(self) -> int:
@@ -125,6 +118,8 @@ def select_segment(
 ) -> LogSegment:
     """Choose the latest usable checkpoint at or below ``version``, and the commits after it.
 
+    Log compaction files are not used: a wrong one looks like a right one, and the commits exist.
+
     ``skip`` are checkpoints that cannot be read; ``where`` is the table's name, for messages.
 
     Raises:
@@ -152,26 +147,8 @@ def select_segment(
     missing = list(islice(gaps, _SHOWN + 1))
     if missing:
         raise _gap(where, wanted, checkpoint, missing, is_latest=wanted == latest)
-    tail = tuple(_choose_tail(listing, first, wanted))
+    tail = tuple(listing.commits[v] for v in range(first, wanted + 1))
     return LogSegment(wanted, checkpoint, tail, listing.commits.get(wanted))
-
-
-def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
-    """Return the commits ``first`` to ``last``; log compaction files replace long ranges."""
-    longest: dict[int, int] = {}
-    for (low, high), file in listing.compacted.items():
-        # One that is older than its last commit may be of commits that were lost.
-        if first <= low < high <= last and file.modified_ms >= listing.commits[high].modified_ms:
-            longest[low] = max(high, longest.get(low, -1))
-    chosen, version = [], first
-    while version <= last:
-        if (end := longest.get(version)) is None:
-            chosen.append(listing.commits[version])
-            version += 1
-        else:
-            chosen.append(listing.compacted[version, end])
-            version = end + 1
-    return chosen
 
 
 def _gap(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Wa
 from deltactl.lazy import cached_property
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.checkpoint_files import Checkpoint
-from deltactl.log.commits.contents import CommitReader, UnreadableFileError, is_compacted
+from deltactl.log.commits.contents import CommitReader, UnreadableFileError
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.visitors import Visitor
@@ -129,10 +129,9 @@ def load_snapshot(
 ) -> Snapshot:
     """Rebuild a version from the log; ``None``: the latest.
 
-    If a checkpoint or log compaction file cannot be read, and other files can still rebuild the
-    version, it is ignored with a warning. The checkpoints in ``skip`` are not read. The
-    ``visitors`` get the commits that are read. ``list_whole`` is called if older
-    files are needed.
+    If a checkpoint cannot be read, and other files can still rebuild the version, it is ignored
+    with a warning. The checkpoints in ``skip`` are not read. The ``visitors`` get the commits that
+    are read. ``list_whole`` is called if older files are needed.
 
     Raises:
         NotATableError: there is no log.
@@ -171,14 +170,11 @@ def load_snapshot(
             continue
         try:
             return load_segment(reader, segment, head, visitors, warn)
-        except CorruptLogError as error:
-            # Then these commits are the only files that can rebuild the version.
-            if not any(is_compacted(info.name) for info in segment.tail):
-                if isinstance(error, UnreadableFileError) and segment.version == latest:
-                    error.hint_at_version_before()
-                raise
-            warn(f"{error.message}; reading each commit file instead of compacted files")
-            listing = replace(listing, compacted={})
+        except UnreadableFileError as error:
+            # These commits are the only files that can rebuild the version.
+            if segment.version == latest:
+                error.hint_at_version_before()
+            raise
 
 
 def load_segment(

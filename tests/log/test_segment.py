@@ -75,24 +75,11 @@ def test_a_checkpoint_alone_is_a_version() -> None:
     assert (segment.version, segment.commit, segment.tail) == (4, None, ())
 
 
-def test_a_compacted_file_that_is_older_than_its_commits_is_not_used() -> None:
+def test_compacted_files_do_not_stand_in_for_commits() -> None:
     store = store_with(*commits(0, 3), "1.3.compacted.json")
-    assert len(chosen(store)[1]) == 2
-    store.set_modified(f"_delta_log/{3:020d}.json", 2**50)
-    assert len(chosen(store)[1]) == 4
-
-
-def test_compacted_files_stand_in_for_commits() -> None:
-    store = store_with(*commits(0, 6), "1.3.compacted.json", "1.2.compacted.json")
-    version, names = chosen(store)
-    assert names[:2] == [".json", "1.00000000000000000003.compacted.json"]
-    assert names[2:] == ["4.json", "5.json", "6.json"]
-    assert version == -1
-    assert len(chosen(store, 2)[1]) == 2
-    crossing = store_with(*commits(0, 6), "1.4.compacted.json", "2.checkpoint.parquet")
-    assert chosen(crossing) == (2, ["3.json", "4.json", "5.json", "6.json"])
-    backwards = store_with(*commits(0, 3), "3.1.compacted.json", "2.2.compacted.json")
-    assert len(chosen(backwards)[1]) == 4
+    assert chosen(store) == (-1, [".json", "1.json", "2.json", "3.json"])
+    with pytest.raises(LogGapError, match="commits 1, 2 are missing"):
+        chosen(store_with("0.json", "1.2.compacted.json", "3.json"))
 
 
 def test_a_gap_error_lists_the_missing_commits() -> None:

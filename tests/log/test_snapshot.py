@@ -124,26 +124,6 @@ def test_a_missing_sidecar_is_named() -> None:
         _ = snapshot.files
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b'{"add":{"path":'])
-def test_a_broken_compacted_file_falls_back_to_its_commits(content: bytes) -> None:
-    builder = build()
-    compacted = f"{LOG}/{1:020d}.{4:020d}.compacted.json"
-    builder.store.put(compacted, content)
-    warnings: list[str] = []
-    snapshot = DeltaLog(builder.store, warnings.append).snapshot()
-    assert snapshot.num_files == 6
-    assert len(warnings) == 1
-    assert compacted in warnings[0]
-
-
-def test_a_broken_commit_beside_a_compacted_file_stays_the_error() -> None:
-    builder = build()
-    builder.store.put(f"{LOG}/{1:020d}.{4:020d}.compacted.json", b"")
-    builder.store.put(commit_path(6), b'{"add":')
-    with pytest.raises(CorruptLogError, match=commit_path(6)):
-        DeltaLog(builder.store, lambda message: None).snapshot()
-
-
 def test_sidecars_by_absolute_address() -> None:
     builder = build()
     builder.checkpoint(5, "v2-json")

@@ -1,19 +1,19 @@
 """Check log compaction files: each must have the actions of its commits.
 
-Readers may use log compaction files instead of the commits. Source: PROTOCOL.md, "Log Compaction
-Files".
+Other readers may use log compaction files instead of the commits. Source: PROTOCOL.md, "Log
+Compaction Files".
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
+from deltactl.errors import CorruptLogError, DeltactlError
 from deltactl.log.audit.commit_doubts import find_doubts, find_unmeasured
 from deltactl.log.audit.digests import digest_state
 from deltactl.log.commits.contents import CommitReader
@@ -21,9 +21,7 @@ from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.scan import parse_commits
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
-from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
-from deltactl.log.snapshot import load_snapshot
 from deltactl.protocol.actions import Metadata, is_same_metadata
 from deltactl.storage.store import FileInfo
 
@@ -37,7 +35,6 @@ class CompactionVerdict:
     and this commit has no metrics that would show that it lost them.
     """
 
-    first: int
     last: int
     name: str
     problem: str | None = None
@@ -48,27 +45,27 @@ class CompactionVerdict:
 def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
     """Compare every log compaction file with its commits."""
     reader, listing = log.reader, log.listing
-    keys = _partition_keys(reader, listing) if listing.compacted else []
+    keys = _partition_keys(log) if listing.compacted else []
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)
         commits = [listing.commits[v] for v in versions if v in listing.commits]
         is_complete = len(commits) == len(versions)
         wanted = _replay_or_none(reader, commits, keys) if is_complete else None
         if wanted is None:
-            yield CompactionVerdict(first, last, info.name, is_unproven=True)
+            yield CompactionVerdict(last, info.name, is_unproven=True)
             continue
         try:
             problem = _find_contradiction(reader, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
         if problem is not None and find_doubts(log):
-            yield CompactionVerdict(first, last, info.name, is_unproven=True)
+            yield CompactionVerdict(last, info.name, is_unproven=True)
         elif problem is not None and _has_more(reader, info, commits):
             found = (v for v in find_unmeasured(log, last) if v >= first)
             unmeasured = next(map(log.commit_file, found), None)
-            yield CompactionVerdict(first, last, info.name, problem, unmeasured=unmeasured)
+            yield CompactionVerdict(last, info.name, problem, unmeasured=unmeasured)
         else:
-            yield CompactionVerdict(first, last, info.name, problem)
+            yield CompactionVerdict(last, info.name, problem)
 
 
 def _has_more(reader: CommitReader, compacted: FileInfo, commits: Sequence[FileInfo]) -> bool:
@@ -98,15 +95,12 @@ def _replay_or_none(
         return None
 
 
-def _partition_keys(reader: CommitReader, listing: LogListing) -> list[str]:
-    """Return physical names of partition columns, read without log compaction files, or none."""
-    # A wrong log compaction file must not give the keys by which it is compared.
-    without = replace(listing, compacted={})
+def _partition_keys(log: DeltaLog) -> list[str]:
+    """Return physical names of partition columns, or none."""
     try:
-        metadata = load_snapshot(reader, None, without, warn=ignore_warning).metadata
+        return list(log.without_warnings().snapshot().metadata.partition_keys)
     except DeltactlError:  # the error is reported where the version is rebuilt
         return []
-    return list(metadata.partition_keys)
 
 
 def _find_contradiction(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.errors import CorruptLogError
-from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
+from deltactl.protocol.names import commit_version
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import FileInfo, Store
 
@@ -143,7 +143,7 @@ class CommitReader:
             data = next(contents) if kept is None else kept
             if kept is None:
                 self._keep(file, data)
-            yield CommitBytes(file.name, data, is_compacted(file.name))
+            yield CommitBytes(file.name, data, file.name.endswith(".compacted.json"))
 
     def read_one(self, file: FileInfo) -> CommitBytes:
         """Return one file with its content.
@@ -178,13 +178,6 @@ class CommitReader:
     def _drop(self, name: str) -> None:
         _, data = self._kept.pop(name, (None, b""))
         self._kept_bytes -= len(data)
-
-
-def is_compacted(name: str) -> bool:
-    """Return whether ``name`` is the name of a log compaction file."""
-    if not name.endswith(".compacted.json"):  # nearly all
-        return False
-    return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 
 
 # A history shows numbers as the writer wrote them, as in Delta on Spark: 1.0E7, not 10000000.0.

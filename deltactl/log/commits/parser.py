@@ -210,7 +210,7 @@ class CommitParser:
 
 
 def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
-    """Yield files in chunks. Each log compaction file is a chunk of its own."""
+    """Yield files in chunks. A log compaction file is always the only file."""
     chunk: list[CommitBytes] = []
     size = 0
     for file in files:
@@ -219,13 +219,9 @@ def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
                 file.name, " is empty: the write was truncated, or the content was lost"
             )
         _ensure_utf8(file)
-        # Its rows are numbered from the end of the chunk, so no commits may be in the same chunk.
-        if chunk and file.newest_first:
-            yield chunk
-            chunk, size = [], 0
         chunk.append(file)
         size += len(file.data)
-        if size >= _CHUNK_BYTES or file.newest_first:
+        if size >= _CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
     if chunk:

@@ -194,9 +194,8 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
         )
 
 
-def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, int]]:
-    """Compare each compacted file with its commits; return the version ranges of the wrong ones."""
-    wrong = set()
+def check_compacted(log: DeltaLog, findings: Findings) -> None:
+    """Compare each compacted file with its commits."""
     for verdict in check_compactions(log):
         if verdict.is_unproven:
             findings.note(
@@ -204,10 +203,8 @@ def check_compacted(log: DeltaLog, findings: Findings) -> frozenset[tuple[int, i
                 "read, or may have lost actions"
             )
         elif verdict.problem is not None:
-            wrong.add((verdict.first, verdict.last))
             findings.add(
                 "COMPACTED_WRONG", verdict.problem, version=verdict.last, file=verdict.name
             )
             if verdict.unmeasured is not None:
                 findings.repairs[verdict.name] = explain_unmeasured(verdict.unmeasured)
-    return frozenset(wrong)

@@ -134,13 +134,9 @@ class _Run:
         return self._report(snapshot, engine, unsupported)
 
     def _check_redundant(self) -> frozenset[Checkpoint]:
-        """Check the log's redundant files; return the unusable checkpoints.
-
-        Wrong compacted files are removed from the listing, so that no version is rebuilt from them.
-        """
+        """Check the log's redundant files; return the unusable checkpoints."""
         self.counts.num_compacted = len(self.log.compacted_files)
-        for span in check_compacted(self.log, self.findings):
-            self.log.ignore_compacted(*span)
+        check_compacted(self.log, self.findings)
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()
         broken = check_checkpoint_heads(self.log, self.findings)

@@ -103,11 +103,10 @@ class RepairReport(ShortRepr):
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """The latest version, built without the checkpoints and compacted files that are wrong."""
+    """The latest version, built without the checkpoints that are wrong."""
 
     latest: Snapshot
     verdicts: Sequence[Verdict]
-    compacted: Sequence[CompactionVerdict]
 
     @property
     def bad(self) -> frozenset[Checkpoint]:
@@ -116,20 +115,17 @@ class Trusted:
 
 
 def load_trusted(log: DeltaLog) -> Trusted:
-    """Compare the checkpoints and compacted files with the commits; load the latest version.
+    """Compare the checkpoints with the commits; load the latest version.
 
     Raises:
         CorruptLogError: the latest version cannot be rebuilt from valid files.
         UnsupportedFeatureError: the protocol forbids a checkpoint.
     """
-    compacted = [v for v in check_compactions(log) if v.problem is not None]
-    for wrong in compacted:  # no version may be rebuilt from these
-        log.ignore_compacted(wrong.first, wrong.last)
     verdicts = check_checkpoints(log)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
     latest = log.snapshot(skip=bad)
     ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
-    return Trusted(latest, verdicts, compacted)
+    return Trusted(latest, verdicts)
 
 
 def repair_checkpoints(
@@ -147,7 +143,8 @@ def repair_checkpoints(
     trusted = load_trusted(log)
     store, latest, bad, verdicts = log.store, trusted.latest, trusted.bad, trusted.verdicts
     hint = check_hint(log, bad)
-    findings = [_judge_compacted(store, verdict, dry_run) for verdict in trusted.compacted]
+    wrong = [verdict for verdict in check_compactions(log) if verdict.problem is not None]
+    findings = [_judge_compacted(store, verdict, dry_run) for verdict in wrong]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)

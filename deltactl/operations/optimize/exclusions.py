@@ -168,8 +168,8 @@ def _z_ordered_paths(
     log: DeltaLog, snapshot: Snapshot, since_ms: int, z_orders: ZOrderCommits
 ) -> pa.ChunkedArray:
     if not is_local_uri(log.uri):
-        tail = snapshot.segment.tail_commits
-        return z_orders.paths([v for v, file in tail.items() if file.modified_ms >= since_ms])
+        tail = enumerate(snapshot.segment.tail, snapshot.segment.checkpoint_version + 1)
+        return z_orders.paths([v for v, file in tail if file.modified_ms >= since_ms])
 
     def search() -> pa.ChunkedArray:
         versions = [

@@ -115,9 +115,8 @@ def _ensure_expired(
         return
     name = lifetimes.files["path"][int(needed[0])].as_py()
     lack = (
-        f"a checkpoint or compacted file of {store.uri} lacks files that the commits contain "
-        f"({len(needed):,}, for example {name!r}), so this run would remove files that are still "
-        "needed"
+        f"a checkpoint of {store.uri} lacks files that the commits contain ({len(needed):,}, for "
+        f"example {name!r}), so this run would remove files that are still needed"
     )
     if doubt is not None:
         raise SafetyError(

@@ -11,7 +11,7 @@ from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.storage.store import Store
 from tests.support.stores import fresh_store
-from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+from tests.support.table_builder import Column, TableBuilder
 
 
 def build(seed: int, steps: int) -> TableBuilder:
@@ -61,14 +61,3 @@ def test_the_same_events_by_either_reading(
     assert (joined.first, joined.last) == (alone.first, alone.last) == (start, builder.version)
     assert rows_of(joined.events) == rows_of(alone.events)
     assert rows_of(joined.change_files) == rows_of(alone.change_files)
-
-
-def test_a_compacted_file_has_no_events_of_single_commits() -> None:
-    builder = build(2, 6)
-    texts = [builder.store.read(commit_path(version)) for version in range(1, 4)]
-    builder.store.put(f"{LOG}/{1:020}.{3:020}.compacted.json", b"".join(texts))
-    events = EventCollector()
-    DeltaLog(builder.store, pytest.fail).snapshot(visitors=[events])
-    assert events.visited == {0, *range(4, builder.version + 1)}
-    joined, alone = scan(builder.store, 0), scan(builder.store, 0, with_snapshot=False)
-    assert rows_of(joined.events) == rows_of(alone.events)
