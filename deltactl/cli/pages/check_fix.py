@@ -84,7 +84,7 @@ def _describe_missing(report: MissingReport) -> Iterator[Section]:
             Tone.STRONG(_headline(report, what)), facts=facts, table=_list_lost(report, True)
         )
     if report.num_left:
-        notes = ["To remove one of them, give its path as in the log with --path"]
+        notes = ["To remove one of them, give its path with --path"]
         text = "Not removed: --path does not select them, or they may still exist elsewhere"
         if is_vectors and report.is_empty and not report.lost.places:
             text = "Only their deletion vectors are missing"

@@ -119,14 +119,14 @@ def _whole(value: float | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """What one commit added to and removed from one partition, by physical column names."""
+    """What was added to and removed from one partition."""
 
     partition_values: Mapping[str, str | None]
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
 
     def rename(self, names: Mapping[str, str]) -> PartitionChange:
-        """Return it with logical names, in their order; other columns keep their names."""
+        """Return it with other names, in their order; other columns keep their names."""
         values = self.partition_values
         known = {name: values[key] for key, name in names.items() if key in values}
         others = {key: value for key, value in values.items() if key not in names}
@@ -157,7 +157,8 @@ def read_changes(commit: CommitBytes, *visitors: Visitor) -> tuple[list[Partitio
     added = pa.concat_tables([p.adds for p in parsed])
     removed = _with_rows(pa.concat_tables([p.removes for p in parsed]), added)
     actions = pa.concat_tables([_list_actions("add", added), _list_actions("remove", removed)])
-    return _count_each_partition(added, removed, keys), actions
+    names = {key: key for key in keys}
+    return _count_each_partition((added, names), (removed, names)), actions
 
 
 def _list_actions(action: str, files: pa.Table) -> pa.Table:
@@ -227,38 +228,40 @@ def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:
     return CommitChange(sides[0][0], sides[1][0], sides[0][1] or sides[1][1])
 
 
+NamedFiles = tuple[pa.Table, Mapping[str, str]]
+"""Files, and the names of their partition columns by physical name."""
+
+
 def count_added_removed(
-    added: pa.Table, removed: pa.Table, keys: Sequence[str]
+    added: NamedFiles, removed: NamedFiles
 ) -> tuple[CommitChange, list[PartitionChange]]:
-    """Return counts of the added and removed files, in total and by partition.
-
-    ``keys`` are the physical names of the partition columns.
-    """
-    return _count_total(added, removed), _count_each_partition(added, removed, keys)
+    """Return counts of the added and removed files, in total and by partition."""
+    return _count_total(added[0], removed[0]), _count_each_partition(added, removed)
 
 
-def _count_each_partition(
-    adds: pa.Table, removes: pa.Table, keys: Sequence[str]
-) -> list[PartitionChange]:
-    added, removed = _count_by_partition(adds, keys), _count_by_partition(removes, keys)
+def _count_each_partition(adds: NamedFiles, removes: NamedFiles) -> list[PartitionChange]:
+    added, removed = _count_by_partition(*adds), _count_by_partition(*removes)
     order = sorted(
         added.keys() | removed.keys(),
-        key=lambda values: [(it is not None, it or "") for it in values],
+        key=lambda values: [(it is not None, it or "") for _, it in values],
     )
     return [
         PartitionChange(
-            dict(zip(keys, values, strict=True)),
-            added.get(values, FileCounts()),
-            removed.get(values, FileCounts()),
+            dict(values), added.get(values, FileCounts()), removed.get(values, FileCounts())
         )
         for values in order
     ]
 
 
 def _count_by_partition(
-    files: pa.Table, keys: Sequence[str]
-) -> dict[tuple[str | None, ...], FileCounts]:
+    files: pa.Table, names: Mapping[str, str]
+) -> dict[tuple[tuple[str, str | None], ...], FileCounts]:
+    keys = sorted(names, key=names.__getitem__)
+    shown = [names[key] for key in keys]
     # The constant is for tables without partitions, because Arrow groups by at least one column.
     columns = [pa.array(np.zeros(files.num_rows, np.int8))]
     columns += [pc.map_lookup(files["partition_values"], key, "first") for key in keys]
-    return {tuple(values): counts for (_, *values), counts, _ in _count_groups(files, columns)}
+    return {
+        tuple(zip(shown, values, strict=True)): counts
+        for (_, *values), counts, _ in _count_groups(files, columns)
+    }

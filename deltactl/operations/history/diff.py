@@ -129,8 +129,12 @@ def compare_snapshots(
     ``warn`` receives facts that could not be determined.
     """
     removed, added = files
-    names = dict(after.metadata.partition_names)
-    total, partitions = count_added_removed(added, removed, sorted(names))
+    names, old_names = after.metadata.partition_names, before.metadata.partition_names
+    # Renamed columns have their later names. Without column mapping, physical names differ too.
+    if names.keys() == old_names.keys() and {*names.values()} != {*old_names.values()}:
+        old_names = names
+    total, partitions = count_added_removed((added, names), (removed, old_names))
+    order = {name: name for name in names.values()}
     paths = [normalize_paths(files["encoded_path"]) for files in (added, removed)]
     remarked = pc.sum(pc.is_in(paths[0], value_set=paths[1])).as_py() or 0
     return VersionDiff(
@@ -141,7 +145,7 @@ def compare_snapshots(
         total.added,
         total.removed,
         remarked,
-        [partition.rename(names) for partition in partitions],
+        [partition.rename(order) for partition in partitions],
         _diff_columns(before.metadata, after.metadata),
         _changed(before.metadata.configuration, after.metadata.configuration),
         _changed(_facts(before), _facts(after)) | _moved(before.metadata, after.metadata),

@@ -20,6 +20,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store, Versions
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.forwarding import ForwardingStore
+from tests.support.path_texts import TextTable
 from tests.support.restores import bodies, ids, latest, restore
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points, fresh_store
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -231,6 +232,74 @@ def test_a_file_in_another_spelling_stays(other: str) -> None:
     with pytest.raises(UsageError, match="is not the path of a missing file"):
         fix(builder.store, texts=["f"])
     assert fix(builder.store, texts=[text]).version_after == 2
+
+
+def two_lost(root: Path, first: str, second: str, kind: str) -> Table:
+    """A table whose log has two files, by these path texts, that are lost or lack their vectors."""
+    table = TextTable(root)
+    for text in (first, second, *(f"p=1/{n}.parquet" for n in range(30))):
+        table.add(text)
+        if kind == VECTORS and text in (first, second):
+            path = root / "_delta_log" / f"{table.version:020}.json"
+            info, line = path.read_text("utf-8").splitlines()
+            vector = {"storageType": "p", "pathOrInlineDv": f"{root.as_uri()}/{text[-9]}.bin"}
+            add = json.loads(line)
+            add["add"]["deletionVector"] = {**vector, "sizeInBytes": 34, "cardinality": 1}
+            path.write_text(f"{info}\n{json.dumps(add)}\n", "utf-8")
+        elif kind == FILES and text in (first, second):
+            (root / table.name_of(text)).unlink()
+    return Table(str(root), warn=lambda _: None)
+
+
+@pytest.mark.parametrize("kind", [FILES, VECTORS])
+@pytest.mark.parametrize("form", ["name", "text"])
+def test_a_path_is_a_name_or_a_text(tmp_path: Path, kind: str, form: str) -> None:
+    text, other = "p=a%20b%2525é/a.parquet", "p=a%20b%2525é/b.parquet"
+    table = two_lost(tmp_path, text, other, kind)
+    name = "p=a b%25é/a.parquet"
+    if kind == FILES:
+        assert name in table.check().findings["file"].to_pylist()
+    given, keeps = name if form == "name" else text, kind == VECTORS
+    report = table.fix(kind=kind, texts=[given], expect_files=1, keep_deleted_rows=keeps)
+    assert isinstance(report, MissingReport)
+    assert (report.chosen["path"].to_pylist(), report.num_left) == ([name], 1)
+
+
+def test_a_path_of_two_files_is_refused(tmp_path: Path) -> None:
+    """The name of one file is the path text of another one, be that lost or not."""
+    raw, encoded, twice = (f"p={it}/a.parquet" for it in ("é", "%C3%A9", "%25C3%25A9"))
+    table = two_lost(tmp_path, encoded, twice, FILES)
+    with pytest.raises(UsageError, match="names more than one file") as error:
+        table.fix(kind=FILES, texts=[encoded], dry_run=True)
+    assert "--fix missing-files --dry-run -o json` shows" in (error.value.hint or "")
+    for given in (raw, twice):
+        report = table.fix(kind=FILES, texts=[given], dry_run=True, expect_files=1)
+        assert isinstance(report, MissingReport)
+        assert report.chosen["encoded_path"].to_pylist() == [encoded if given == raw else twice]
+    for present in (raw, encoded):
+        (tmp_path / present).write_bytes(b"")
+        with pytest.raises(UsageError, match="names more than one file"):
+            table.fix(kind=FILES, texts=[encoded], dry_run=True)
+        (tmp_path / present).unlink()
+
+
+def test_a_name_with_two_texts_is_refused(tmp_path: Path) -> None:
+    first, second = "p=é/%61.parquet", "p=%C3%A9/%61.parquet"
+    table = two_lost(tmp_path, first, second, FILES)
+    with pytest.raises(UsageError, match="names more than one file"):
+        table.fix(kind=FILES, texts=["p=é/a.parquet"])
+    report = table.fix(kind=FILES, texts=[first], dry_run=True)
+    assert isinstance(report, MissingReport)
+    assert report.chosen["encoded_path"].to_pylist() == [first]
+
+
+@pytest.mark.parametrize("kind", [FILES, VECTORS])
+def test_the_hint_for_an_unknown_path_does_not_widen_the_fix(kind: str) -> None:
+    with pytest.raises(UsageError, match="is not the path of a") as error:
+        fix(many().store, kind, texts=["f"], drop_files=kind == VECTORS)
+    assert error.value.hint == (
+        f"Give a path that `deltactl check TABLE --fix {kind} --dry-run` shows."
+    )
 
 
 def quarantined(root: Path) -> tuple[TableBuilder, str, str | None]:

@@ -112,6 +112,22 @@ def test_of_two_live_texts_the_newer_stays(table: TextTable) -> None:
     assert sorted(texts) == [ENCODED, "p=é/g.parquet"]
 
 
+def test_a_name_selects_its_only_live_text(tmp_path: Path) -> None:
+    table = TextTable(tmp_path)
+    table.add(ENCODED, (1, 2))
+    table.remove("p=é/%66.parquet")
+    with pytest.raises(
+        UsageError, match="is not the path of a file that `deltactl check`"
+    ) as error:
+        fix(tmp_path, ["p=é/%66.parquet"])
+    assert "omit" not in (error.value.hint or "")
+    assert [it.text for it in fix(tmp_path, [RAW], dry_run=True).chosen] == [ENCODED]
+    table.add(RAW, (1, 2))
+    assert pairs(tmp_path) == {ENCODED: "remove"}
+    with pytest.raises(UsageError, match="is not the path of a file that"):
+        fix(tmp_path, [RAW])
+
+
 def test_all_texts_of_a_file_never_go(table: TextTable) -> None:
     table.add(ENCODED, (1, 2))
     table.remove("p=é/%66.parquet")
@@ -131,7 +147,7 @@ def test_what_is_unknown_has_to_be_named(table: TextTable) -> None:
         (table.root / "_delta_log" / f"{version:020}.json").unlink()
     assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
     assert fix(table.root).version_after is None
-    with pytest.raises(UsageError, match="is not a live path"):
+    with pytest.raises(UsageError, match="is not the path of a file that"):
         fix(table.root, ["p=x"])
     assert fix(table.root, [RAW]).version_after == table.version + 1
     assert ids(table.root) == [3]

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltactl.errors import CorruptLogError, LogGapError, UsageError, VersionNotFoundError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.history.changes import Change, change_from_metrics
+from deltactl.operations.history.diff import diff_versions
 from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
@@ -16,6 +18,7 @@ from deltactl.operations.history.run import (
     load_history,
     version_at,
 )
+from deltactl.protocol.paths import partition_directory
 from deltactl.storage.open import open_store
 from deltactl.table import Table
 from deltactl.units import format_timestamp
@@ -263,6 +266,52 @@ def test_partition_columns_have_the_names_people_know(tmp_path: Path) -> None:
     log_path(tmp_path, 0).unlink()  # nothing to rename by any more
     found = commit_files(DeltaLog(store, lambda message: None), 1).partitions
     assert [part.partition_values for part in found] == [{"col-1": "a"}]
+
+
+def mapped_metadata(**physical: str) -> Any:
+    """A table of the string columns with these physical names, and partitioned by them."""
+    fields = [
+        {"name": name, "type": "string", "nullable": True, "metadata": {}}
+        | ({"metadata": {"delta.columnMapping.physicalName": key}} if key != name else {})
+        for name, key in physical.items()
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    action = metadata(*physical, delta_columnMapping_mode="name")["metaData"]
+    return {"metaData": {**action, "schemaString": schema}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "values", "shown"),
+    [
+        ({"p": "c1", "q": "c2"}, {"p": "p", "q": "q"}, {"p": "a", "q": "b"}, ["p=a/q=b +1-1"]),
+        ({"p": "p", "q": "q"}, {"p": "c1", "q": "c2"}, {"c1": "a", "c2": "b"}, ["p=a/q=b +1-1"]),
+        ({"q": "p", "p": "q"}, {"q": "q", "p": "p"}, {"q": "a", "p": "b"}, ["q=a/p=b +1-1"]),
+        ({"r": "p", "p": "q"}, {"r": "r", "p": "p"}, {"r": "a", "p": "b"}, ["r=a/p=b +1-1"]),
+        ({"p": "c1", "q": "c2"}, {"r": "c1", "q": "c2"}, {"c1": "a", "c2": "b"}, ["r=a/q=b +1-1"]),
+        ({"p": "p", "q": "q"}, {"r": "r"}, {"r": "b"}, ["p=a/q=b +0-1", "r=b +1-0"]),
+        ({"p": "p", "q": "q"}, {}, {}, [" +1-0", "p=a/q=b +0-1"]),
+    ],
+    ids=["unmapped", "mapped", "swapped", "reused", "renamed", "repartitioned", "unpartitioned"],
+)
+def test_each_version_of_a_difference_has_its_own_partition_columns(
+    tmp_path: Path,
+    before: dict[str, str],
+    after: dict[str, str],
+    values: dict[str, str],
+    shown: list[str],
+) -> None:
+    """The columns are physical names by name, and ``values`` are of the only later file."""
+    old = dict(zip(before.values(), "ab", strict=True))
+    write_commit(tmp_path, 0, info(), PROTOCOL, mapped_metadata(**before))
+    write_commit(tmp_path, 1, info(), add("1", partitionValues=old))
+    replaced = (remove("1", partitionValues=old), add("2", partitionValues=values))
+    write_commit(tmp_path, 2, info(), mapped_metadata(**after), *replaced)
+    diff = diff_versions(DeltaLog(open_store(str(tmp_path)), refuse_warning), 1, 2)
+    assert [
+        f"{partition_directory(list(it.partition_values.items()))} "
+        f"+{it.added.num_files}-{it.removed.num_files}"
+        for it in diff.partitions
+    ] == shown
 
 
 def test_files_of_other_commits(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import UsageError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.commits.changes import live_rows, sum_rows
 from deltactl.log.commits.file_actions import sum_sizes
@@ -31,6 +30,7 @@ from deltactl.operations.check.fixes.commit import (
     ensure_may_remove,
 )
 from deltactl.operations.check.fixes.options import Fix, FixOptions
+from deltactl.operations.check.fixes.paths import choose_texts
 from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.lost_files import (
     LostFiles,
@@ -45,7 +45,6 @@ from deltactl.operations.missing_files import (
     list_missing,
 )
 from deltactl.operations.run_context import RunContext
-from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.properties import TableProperties
@@ -128,7 +127,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     """Plan to remove the entries of lost files.
 
     Raises:
-        UsageError: a path is not the path of a lost file.
+        UsageError: a path is not that of one lost file.
         SafetyError: the storage of the files is not accessible.
         StorageError: a lookup failed.
     """
@@ -146,7 +145,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     report = MissingReport(
         **describe_snapshot(options.kind or Fix.MISSING_FILES, snapshot, context),
         lost=lost,
-        is_chosen=_choose(lost, options),
+        is_chosen=_choose(lost, options, snapshot),
         num_others=found.files.num_rows - lost.files.num_rows,
         keeps_deleted_rows=options.keep_deleted_rows,
     )
@@ -197,7 +196,7 @@ def _commit(
     return commit_fix(log, snapshot, draft, report, context)
 
 
-def _choose(lost: LostFiles, options: FixOptions) -> pa.Array:
+def _choose(lost: LostFiles, options: FixOptions, snapshot: Snapshot) -> pa.Array:
     """Return a mask of the files to change: those that can be found nowhere, or that are named."""
     files = lost.files
     if options.kind is Fix.MISSING_VECTORS and not (
@@ -207,14 +206,7 @@ def _choose(lost: LostFiles, options: FixOptions) -> pa.Array:
     if not options.texts:
         places = pa.array(lost.places.keys(), pa.string())
         return pc.invert(pc.is_in(lost.names, value_set=places)).combine_chunks()
-    texts = pa.array(options.texts, pa.string())
-    if not pc.all(pc.is_in(texts, value_set=files["encoded_path"].combine_chunks())).as_py():
-        known = set(files["encoded_path"].to_pylist())
-        text = next(text for text in options.texts if text not in known)
-        raise UsageError(
-            f"{option('texts')} {text!r} is not the path of a missing file",
-            hint=f"Give the path as in the log, or omit {option('texts')}.",
-        )
+    texts = choose_texts(options, files, snapshot)
     return pc.is_in(files["encoded_path"], value_set=texts).combine_chunks()
 
 

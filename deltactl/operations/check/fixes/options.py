@@ -52,8 +52,8 @@ class FixOptions:
     """What to repair, and how. ``deltactl check --help-all`` explains the options.
 
     ``kind`` is ``--fix``: the kind of finding. ``texts`` is ``--path``: repair only these paths,
-    written exactly as in the log. ``missing-vectors`` needs ``drop_files``, which loses the live
-    rows of the files, or ``keep_deleted_rows``, which brings their deleted rows back.
+    as ``check`` prints them or as in the log. ``missing-vectors`` needs ``drop_files``, which loses
+    the live rows of the files, or ``keep_deleted_rows``, which brings their deleted rows back.
     """
 
     kind: Annotated[Fix | None, to_fix] = execution_option(
@@ -72,7 +72,7 @@ class FixOptions:
     )  # fmt: skip
     texts: tuple[str, ...] = selection_option(
         (),
-        "With --fix: repair only this path. Write the path exactly as in the log. May be repeated",
+        "With --fix: repair only this path, as check prints it or as in the log. May be repeated",
         flag="path",
         metavar="TEXT",
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, UsageError
+from deltactl.errors import SafetyError
 from deltactl.log.audit.audited_snapshot import load_audited
 from deltactl.log.audit.path_texts import PATH_COLUMNS, PathTextIndex
 from deltactl.log.delta_log import DeltaLog
@@ -22,6 +22,7 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.check.fixes.commit import FileCommit, commit_fix, describe_commit
 from deltactl.operations.check.fixes.options import Fix, FixOptions
+from deltactl.operations.check.fixes.paths import choose_texts
 from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.check.path_encoding.pairs import (
     PairVerdict,
@@ -91,16 +92,16 @@ class PathRepairReport(FixReport):
 def plan_paths(log: DeltaLog, options: FixOptions, context: RunContext) -> FixPlan:
     """Plan to remove live files that writers removed by another text of their paths.
 
-    ``options.texts`` are the live path texts to remove, as in the log; if empty, all with the
-    verdict ``remove``.
+    ``options.texts`` are the live path texts to remove, or names that are live by one text; if
+    empty, all with the verdict ``remove``.
 
     Raises:
-        UsageError: a text is not the live text of a pair.
+        UsageError: a path is not that of one pair.
         SafetyError: all texts of a file were chosen.
     """
     snapshot, pairs = _find_pairs(log)
     found = () if pairs is None else pairs.found
-    chosen = _choose(found, options.texts)
+    chosen = _choose(found, options, snapshot)
     report = PathRepairReport(
         **describe_snapshot(Fix.PATH_ENCODING, snapshot, context),
         found=found,
@@ -137,18 +138,14 @@ def _find_pairs(log: DeltaLog) -> tuple[Snapshot, PathPairs | None]:
     return snapshot, find_path_pairs(log, snapshot, path_texts)
 
 
-def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, ...]:
-    if not texts:
+def _choose(
+    found: Sequence[PathPair], options: FixOptions, snapshot: Snapshot
+) -> tuple[PathPair, ...]:
+    if not options.texts:
         return tuple(it for it in found if it.verdict is PairVerdict.REMOVE)
-    known = {it.text for it in found}
-    for text in texts:
-        if text not in known:
-            raise UsageError(
-                f"{option('texts')} {text!r} is not a live path that `deltactl check` reports as "
-                "PATH_ENCODING or PATH_ENCODING_DOUBTFUL",
-                hint="Give the path as `deltactl check TABLE` shows it, or omit "
-                f"{option('texts')}.",
-            )
+    columns = [[it.path for it in found], [it.text for it in found]]
+    files = pa.table([pa.array(column, pa.string()) for column in columns], PATH_COLUMNS)
+    texts = choose_texts(options, files, snapshot).to_pylist()
     return tuple(it for it in found if it.text in texts)
 
 
