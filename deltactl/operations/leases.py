@@ -42,10 +42,13 @@ from deltactl.errors import (
     LeaseHeldError,
     ObjectExistsError,
     ObjectNotFoundError,
+    SafetyError,
+    TransientStorageError,
     Warn,
 )
 from deltactl.option_names import option
 from deltactl.storage.names import OWN_DIR
+from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, HOUR_MS, format_timestamp
 
@@ -324,21 +327,32 @@ class _Lease:
         self.renewal.start()
 
     def _create(self, number: int) -> bool:
-        """Create the file; return ``False`` if another run has this number."""
-        self.name = f"{LEASES_DIR}/{self.command}.{number:08d}.json"
-        try:
-            self.store.put_if_absent(self.name, _encode(self.holder))
-        except ObjectExistsError:
-            if not self._is_ours():
-                self.name = ""
-        except DeltactlError:  # if it was created after all, it expires
-            self.name = ""
-            raise
+        """Create the file; return ``False`` if another run has this number.
+
+        If an answer is lost, the next put finds the file, and its content shows whose it is.
+        """
+        self.name, retry = f"{LEASES_DIR}/{self.command}.{number:08d}.json", RetryPolicy()
+        for failures in range(_TRIES):
+            try:
+                self.store.put_if_absent(self.name, _encode(self.holder))
+                break
+            except ObjectExistsError:
+                if not self._is_ours():
+                    self.name = ""
+                break
+            except (AccessDeniedError, SafetyError):
+                if not failures:  # no earlier put can have created it
+                    self.name = ""
+                raise
+            except TransientStorageError:  # after the last, ``release`` looks whether it is there
+                if failures == _TRIES - 1:
+                    raise
+            retry.pause(failures)
         self.is_created = bool(self.name)
         return self.is_created
 
     def release(self) -> None:
-        """End the renewal, and delete the file; do nothing the second time."""
+        """End the renewal, and delete the file; the second time, only if it is not known whose."""
         self.over.set()
         if self.renewal is not None:
             with suppress(RuntimeError):  # it did not start, and will end at once
@@ -346,7 +360,7 @@ class _Lease:
         with suppress(DeltactlError):  # it expires
             if self.name and (self.is_created or self._is_ours()):
                 self.store.delete_many([self.name])
-        self.name = ""
+            self.name = ""
 
     def _is_ours(self) -> bool:
         """Return whether this run created the file, as in an earlier attempt of the library."""

@@ -79,7 +79,8 @@ def map_error(
     if verb == "create" and kind is ObjectHeldError:
         kind, hint = ObjectExistsError, None  # a store keeps only what exists
     reason = _SIGNATURE.sub(r"\1=***", hide_secrets(_reason(kind, error, access), secrets))
-    reason = " ".join(reason.split())[:_MAX_REASON_CHARACTERS]
+    # Other texts follow it, with a full stop of their own.
+    reason = " ".join(reason.split())[:_MAX_REASON_CHARACTERS].rstrip(".")
     return kind(
         f"cannot {verb} {f'{name!r} in ' if name else ''}{where}: {reason}",
         hint=hint or _hint(kind, verb, access, reason),

@@ -25,6 +25,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
 from tests.support.fault_proxy import fault_proxy
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
@@ -389,6 +390,7 @@ def test_register_manifests(sales: Glue, server: ObjectServer, cli: RunCli) -> N
     refused = cli(*words)
     assert refused.code == 6
     assert "generate-manifest" in refused.err
+    assert cli(*words, "--check").code == 3
     assert cli("generate-manifest", place).code == 0
     ran = cli(*words, "-o", "json")
     assert ran.result["partitions_added"] == 2
@@ -492,6 +494,25 @@ def test_what_says_where_the_data_of_another_table_are_is_removed(
     assert found["Parameters"]["mine"] == "kept"
     assert "ViewOriginalText" not in found
     assert cli(*words, "--check").code == 0
+
+
+def test_a_check_of_a_table_without_manifests(
+    sales: Glue, server: ObjectServer, cli: RunCli
+) -> None:
+    place = write(server, "glue-lost-manifests")
+    assert cli("generate-manifest", place).code == 0
+    words = ("register", place, "glue://sales.lost", "--manifest")
+    assert cli(*words).code == 0
+    assert cli(*words, "--check").code == 0
+    open_store(place, server.options).delete_many(["_symlink_format_manifest/manifest"])
+    ran = cli(*words, "--check")
+    assert ran.code == 3, ran.err
+    said = " ".join(ran.err.split())
+    assert "a real run would be refused: 1 manifest does not exist: engines would find no" in said
+    assert f"Run `deltactl generate-manifest {place}`, then rerun." in said
+    assert "glue://sales.lost would be changed" in ran.out
+    assert "To do it" not in ran.out
+    assert cli(*words).code == 6
 
 
 def test_a_registration_that_failed_in_part_is_completed(

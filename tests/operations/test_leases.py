@@ -8,10 +8,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from deltactl.errors import AccessDeniedError, LeaseHeldError, StorageError
+from deltactl.errors import (
+    AccessDeniedError,
+    LeaseHeldError,
+    StorageError,
+    TransientStorageError,
+)
 from deltactl.operations import leases
 from deltactl.operations.leases import LEASE_MS, Holder, hold_lease
 from deltactl.storage.store import FileInfo, Store
@@ -344,6 +350,66 @@ def test_an_exists_that_is_our_own_first_try() -> None:
     with scene.hold(Twice(store)):
         assert len(store.contents()) == 1
     assert store.contents() == {}
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_put_that_fails_or_whose_answer_is_lost_is_sent_again(
+    when: Literal["before", "after"], expired: bool
+) -> None:
+    scene, store = Scene(), new_store()
+    if expired:
+        left = replace(holder_at(scene.clock), expires_ms=0)
+        store.put("_deltactl/leases/optimize.00000001.json", leases._encode(left))
+    faulty = FaultyStore(store, Fault(1, "error", when, "put_if_absent"))
+    with scene.hold(faulty):
+        [name] = store.contents()
+        assert name == f"_deltactl/leases/optimize.0000000{1 + expired}.json"
+        with pytest.raises(LeaseHeldError, match="run one"), scene.hold(store, "two"):
+            pass
+    assert store.contents() == {}
+    assert scene.warnings == []
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_put_that_fails_while_another_run_takes_the_number() -> None:
+    scene, store = Scene(), new_store()
+    rival = leases._encode(holder_at(scene.clock, "rival"))
+
+    class Late(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            if not store.contents():
+                store.put(name, rival)
+                raise TransientStorageError("busy")
+            super().put_if_absent(name, data)
+
+    with pytest.raises(LeaseHeldError, match="run rival"), scene.hold(Late(store)):
+        pass
+    assert list(store.contents().values()) == [rival]
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("error", [TransientStorageError("busy"), StorageError("I/O error")])
+@pytest.mark.parametrize("fails_on_read", [False, True])
+def test_a_lease_that_was_written_in_spite_of_an_error_is_deleted(
+    error: StorageError, fails_on_read: bool
+) -> None:
+    """At once, or if the store does not say whose file it is, at the end of the run."""
+    scene, store = Scene(), new_store()
+
+    class Unclear(FaultyStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            store.put(name, data)
+            raise error
+
+    faults = [Fault(1, "error", method="read")] if fails_on_read else []
+    with scene.hold(Unclear(store, *faults)):
+        assert len(store.contents()) == fails_on_read
+    assert store.contents() == {}
+    assert scene.warnings == [
+        f"this run had no lease, so another run may have overlapped it: {error.message}"
+    ]
 
 
 @pytest.mark.parametrize("call", range(1, 5))

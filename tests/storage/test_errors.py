@@ -55,7 +55,7 @@ EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
         (
             ValueError("unable to connect to account for Connection string is malformed."),
             CredentialsRefusedError,
-            "Connection string is malformed.",
+            "Connection string is malformed",
             "Correct the credentials.",
         ),
     ],

@@ -116,21 +116,21 @@ def _no_type(column: str, kind: DeltaType) -> UnsupportedFeatureError:
 
 def list_partitions(
     log: DeltaLog, snapshot: Snapshot, wanted: TableAddress, context: RunContext
-) -> Partitions:
-    """Return the directories of the live partitions.
+) -> tuple[Partitions, SafetyError | None]:
+    """Return the directories of the live partitions, and the error if some have no manifests.
 
     Raises:
-        SafetyError: some have no manifests.
         DeltactlError: see ``generate_manifests``.
     """
     schemes = find_schemes(log) or {}
     report = generate_manifests(log, ManifestOptions(schemes=schemes), context, dry_run=True)
     plan, fields = report.plan, snapshot.metadata.partition_fields
     command = f"Run {render_command('TABLE', schemes)}, then rerun."
+    refusal = None
     if missing := plan.count(NEW):
         count = format_count(missing, "manifest does", "manifests do")
-        raise SafetyError(f"{count} not exist: engines would find no rows", hint=command)
-    if not plan.is_empty:
+        refusal = SafetyError(f"{count} not exist: engines would find no rows", hint=command)
+    elif not plan.is_empty:
         context.warn(f"the manifests are not up to date. {command}")
     found: dict[tuple[str, ...], str] = {}
     for partition in plan.partitions if fields else ():
@@ -139,4 +139,4 @@ def list_partitions(
             found[tuple(value or HIVE_NULL for value in values)] = (
                 f"{wanted.place}/{partition.folder}"
             )
-    return found
+    return found, refusal

@@ -34,7 +34,11 @@ from deltactl.protocol.features import Operation, ensure_supported
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RegisterReport(ShortRepr):
-    """The result. ``existed``: the catalog had a table of this name before."""
+    """The result.
+
+    ``existed``: the catalog had a table of this name before. ``lacks_manifests``: a check found
+    partitions without manifests, so the table cannot be registered yet.
+    """
 
     name: str
     catalog: str
@@ -46,11 +50,13 @@ class RegisterReport(ShortRepr):
     differences: tuple[Difference, ...] = ()
     gone: tuple[tuple[str, ...], ...] = ()
     new: Partitions = field(default_factory=dict)
+    lacks_manifests: bool = False
 
     @property
     def is_done(self) -> bool:
         """Return whether the catalog already said what it should say."""
-        return self.existed and not (self.differences or self.gone or self.new)
+        differs = self.differences or self.gone or self.new or self.lacks_manifests
+        return self.existed and not differs
 
     @property
     def needs(self) -> Literal["sync", "replace"] | None:
@@ -101,11 +107,17 @@ def register_table(
     snapshot = log.snapshot()
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     wanted = describe_table(snapshot, name, catalog.title, is_symlink=options.manifest)
-    partitions = list_partitions(log, snapshot, wanted, context) if options.manifest else {}
+    partitions, refusal = (
+        list_partitions(log, snapshot, wanted, context) if options.manifest else ({}, None)
+    )
+    if refusal is not None and not options.check:
+        raise refusal
+    context.warn_of_refusal(refusal)
     existing = catalog.find(name)
     report = RegisterReport(
         str(name), catalog.title, wanted.place, snapshot.version, existing is not None,
         options.manifest, dry_run or options.check, new=partitions,
+        lacks_manifests=refusal is not None,
     )  # fmt: skip
     if existing is not None:
         report = _compare(report, existing, wanted, partitions, catalog)

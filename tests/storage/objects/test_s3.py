@@ -21,6 +21,7 @@ from deltactl.storage.objects.store import ObjectStore
 from deltactl.storage.open import open_store
 from tests.storage.objects.test_old_versions import open_versioned
 from tests.support.clock import await_next_second
+from tests.support.fault_proxy import Answer, Cut, Fault, FaultProxy, Rule
 from tests.support.object_servers import ObjectServer, delta_rs_options
 from tests.support.object_store_fixtures import UNCLOSED_SESSIONS, choose_servers
 
@@ -122,6 +123,30 @@ def test_a_run_over_a_glob_with_leases(
         "_deltactl/runs/optimize.json"
     ]
     assert list(held.list_from("_deltactl/leases")) == []
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("fault", [Cut(after=True), Answer(503, after=False)])
+def test_the_lease_of_a_run_whose_put_fails_once(
+    server: ObjectServer,
+    root: str,
+    proxy: FaultProxy,
+    fault: Fault,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = delta_rs_options(server.endpoint)
+    for number in range(3):
+        write_deltalake(root, pa.table({"id": [number]}), mode="append", storage_options=options)
+    proxy.add(Rule(fault, "PUT", "leases/optimize"))
+    typed = [
+        word
+        for pair in server.at(proxy.endpoint).options.items()
+        for word in ("--storage-option", "=".join(pair))
+    ]
+    assert run(["optimize", root, "-q", *typed]) == 0
+    assert "no lease" not in capsys.readouterr().err
+    assert [request.fault for request in proxy.find("PUT", "leases/optimize")] == [fault, None]
+    assert list(open_store(root, server.options).list_from("_deltactl/leases")) == []
 
 
 def test_optimize_copies_row_groups_without_reading_them(server: ObjectServer, root: str) -> None:
