@@ -5,7 +5,7 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -98,7 +98,7 @@ class CommitChecker(Visitor):
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
         check_missing_schemas(self._log, self.metadata, self._findings)
-        for version, earlier, count in self.actions.find_repeated_removes(self.unread):
+        for version, earlier, count in self.actions.find_repeated_removes(self._read):
             problem = (
                 f"it removes {format_count(count, 'file')} that version {earlier} had already "
                 f"removed ({self._vectors.say_writer(version)})"
@@ -111,7 +111,7 @@ class CommitChecker(Visitor):
         Without all commits from version 0 on, the oldest checkpoint after which no commit is
         unread has the older files. ``broken`` checkpoints are not used.
         """
-        last, base = max(self.unread, default=-1), None
+        last, base = self.last_unread(max(self._log.commit_files, default=-1)), None
         if last >= 0:
             usable = (it for it in self._log.checkpoints if it not in broken)
             base = next((it for it in usable if it.version >= last), None)
@@ -161,10 +161,18 @@ class CommitChecker(Visitor):
             self._add("COMMIT_UNREADABLE", problem, version)
 
     @property
-    def unread(self) -> set[int]:
-        """Return the versions whose commits are missing, or cannot be parsed."""
-        known = self._log.commit_files
-        return self.broken | set(range(max(known, default=-1))) - known.keys()
+    def _read(self) -> Set[int]:
+        return self._log.commit_files.keys() - self.broken
+
+    def last_unread(self, version: int) -> int:
+        """Return the last version up to ``version`` whose commit cannot be read; -1 for none.
+
+        A missing commit may be that of ``version`` itself, of which only a checkpoint is left.
+        """
+        read = self._read
+        while version in read:
+            version -= 1
+        return version
 
     def agree_with_live(self, snapshot: Snapshot) -> bool:
         """Return whether the live files of a checkpoint are those of the commits.
@@ -172,8 +180,7 @@ class CommitChecker(Visitor):
         Only commits after the last one that cannot be read are compared.
         """
         version = snapshot.version
-        missing = set(range(version + 1)) - self._log.commit_files.keys()
-        first = max((it + 1 for it in self.broken | missing if it <= version), default=0)
+        first = self.last_unread(version) + 1
         return snapshot.head is None or self.actions.agree(first, version)
 
     def check_times(self, metadata: Metadata) -> None:

@@ -125,7 +125,8 @@ class _Run:
         snapshot = self._check_state(snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
-        self._vectors.check(snapshot, commits.unread, self.findings)
+        first = commits.last_unread(snapshot.version) + 1
+        self._vectors.check(snapshot, first, self.findings)
         if self.options.all_versions and self.options.checkpoints:
             self.counts.num_checksums += check_older_checksums(
                 self.log, snapshot, broken, self.findings

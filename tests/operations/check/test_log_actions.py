@@ -12,6 +12,7 @@ from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.operations.check.report import CheckReport
+from tests.operations.check.damages import write_sum
 from tests.support.checkpoints import fail, new_table
 from tests.support.damage import (
     DEEP,
@@ -65,6 +66,31 @@ def test_the_commit_of_a_checkpoint_is_lost(
     assert report.version == 4
     assert problems(report) == ([] if problem is None else [problem])
     assert codes(report) == ([] if problem is None else ["HISTORY_GAP"])
+
+
+@pytest.mark.parametrize(
+    "kind", ["classic", "multipart", "v2-json", "v2-parquet", "v2-inline", "v2-classic"]
+)
+@pytest.mark.parametrize("lost", [[6], [5, 6], [4, 5, 6], [2, 6]])
+def test_the_newest_commits_of_deletion_vectors_are_lost(lost: list[int], kind: str) -> None:
+    """Their checkpoint is compared with no commit: what they removed is not known."""
+    builder = table(features=["deletionVectors", "v2Checkpoint"])
+    path = next(path for path, vector in builder.state.files if vector)
+    for positions in ([1, 2, 3], [1, 2, 3, 4]):
+        builder.delete_rows(path, positions)
+    write_sum(builder, 0)
+    builder.checkpoint(6, kind)
+    assert codes(check(builder.store, **DEEP)) == []
+    builder.store.delete_many([commit_path(version) for version in lost])
+    for options in ({}, DEEP):
+        assert codes(check(builder.store, **options)) == ["HISTORY_GAP"]
+
+
+def test_a_commit_with_a_far_higher_version() -> None:
+    """An unrelated file can have any version: no memory is needed for those in between."""
+    builder = table()
+    builder.store.put(commit_path(10**15), builder.store.read(commit_path(3)))
+    assert codes(check(builder.store)) == ["COMMIT_DOUBTFUL", "LOG_GAP"]
 
 
 @pytest.mark.parametrize(
