@@ -217,15 +217,21 @@ class CommitChecker(Visitor):
                 "with that of the original table"
             )
 
-    def check_partition_keys(self, metadata: Metadata) -> None:
+    def check_partition_keys(self, snapshot: Snapshot) -> None:
         """Check that every add has a value for each partition column, and no other.
 
-        ``metadata`` is used if the log's commits have no metaData action.
+        A commit that cannot be read may have changed the columns. Later ones are then compared with
+        the ``snapshot`` if no commit since has a metaData action, and else only from this one on.
         """
-        valid = None if self.metadata else _partition_names(metadata)
+        read = self._read
+        changed = max(self.last_unread(max(read, default=-1)), *self.metadata, -1)
+        valid = None
         for version, found in self._keys.items():
             if version in self.metadata:
                 valid = _partition_names(self.metadata[version])
+            elif version - 1 not in read:
+                is_latest = changed < version <= snapshot.version
+                valid = _partition_names(snapshot.metadata) if is_latest else None
             if version in self.broken or valid is None:
                 continue
             for keys in sorted(found - {valid}, key=sorted):

@@ -118,7 +118,7 @@ class _Run:
         check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
-        commits.check_partition_keys(snapshot.metadata)
+        commits.check_partition_keys(snapshot)
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # otherwise the newest commits may be stored elsewhere
             check_newest(self.log, self.findings)

@@ -327,6 +327,31 @@ def test_keys_go_with_the_partitioning_of_their_time() -> None:
     assert codes(check(builder.store, all_versions=True)) == []
 
 
+@pytest.mark.parametrize("lost", [[2], [1, 2], [0, 2], [2, 4], [2, 3, 4]])
+@pytest.mark.parametrize("again", [False, True])
+def test_keys_after_a_lost_change_of_the_partitioning(lost: list[int], again: bool) -> None:
+    builder = new_table(Column("id"), Column("p"), partition_by=["p"])
+    (path,) = builder.append([{"id": 1, "p": 1}])
+    builder.commit(builder.remove_action(path), builder.metadata_action(partitionColumns=[]))
+    builder.partition_by = ()
+    (path,) = builder.append([{"id": 2, "p": 2}])
+    if again:
+        action = builder.metadata_action(partitionColumns=["p"])
+        builder.commit(builder.remove_action(path), action)
+        builder.partition_by = ("p",)
+    for number in range(3, 6):
+        builder.append([{"id": number, "p": number}])
+    for version in (2, 4):
+        builder.checkpoint(version)
+    assert codes(check(builder.store, **DEEP)) == []
+    builder.store.delete_many([commit_path(version) for version in lost])
+    for as_of in (4, None):
+        report = check(builder.store, version=as_of, **DEEP)
+        assert codes(report) == ["HISTORY_GAP"]
+    edit_action(builder, 6, "add", partitionValues={"q": "1"})
+    assert "PARTITION_VALUE" in codes(check(builder.store))
+
+
 def test_partition_values_of_older_versions() -> None:
     builder = table()
     edit_action(builder, 2, "add", partitionValues={"p": "one"})
