@@ -40,6 +40,8 @@ def test_a_later_commit_lets_all_open_the_table(
 
     with pytest.raises(Exception, match="Could not find any delta files for version 2"):
         count()
+    (repair,) = Table(tmp_path).check().findings["repair"].to_pylist()
+    assert "--set deltactl.versionAfter=2`: Delta on Spark cannot open a table" in repair
     Table(tmp_path).fix(kind="last-checkpoint")
     Table(tmp_path).alter(properties={"deltactl.versionAfter": "2"})
     assert count() == 2

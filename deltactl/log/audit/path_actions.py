@@ -77,20 +77,20 @@ class PathActions:
             return False
         return first > 0 or int(is_live.sum()) == len(live)
 
-    def find_repeated_removes(self, unread: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    def find_repeated_removes(self, read: Collection[int]) -> Iterator[tuple[int, int, int]]:
         """Yield versions, the earlier version that removed the same files, and how many these are.
 
         The earlier commit also added files: otherwise, it put no rows of the files elsewhere. If it
-        removed another deletion vector, it may have left the file live. A commit that is ``unread``
-        may have added the files again.
+        removed another deletion vector, it may have left the file live. A commit between the two
+        that is not among those ``read`` may have added the files again.
         """
         paths, times, order = _sort(self._paths, self._times)
         keys = np.concatenate([_NONE, *self._keys])[order]
         versions, is_remove = times >> 1, times & 1 == 0
         before, after = versions[:-1], versions[1:]
-        gaps = np.sort(np.array(list(unread), np.int64))
+        known = np.sort(np.array(list(read), np.int64))
         repeated = (paths[1:] == paths[:-1]) & is_remove[1:] & is_remove[:-1] & (before < after)
-        repeated &= np.searchsorted(gaps, before) == np.searchsorted(gaps, after)
+        repeated &= np.searchsorted(known, after) - np.searchsorted(known, before) == after - before
         repeated &= np.isin(before, versions[~is_remove])
         repeated &= _follow_removes(keys, times)[1:]
         pairs = np.stack([after[repeated], before[repeated]])

@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -111,7 +111,7 @@ class CommitChecker(Visitor):
                 )
         self._check_restores(doubts.restores)
         check_missing_schemas(self._log, self.metadata, self._findings)
-        for version, earlier, count in self.actions.find_repeated_removes(self.unread):
+        for version, earlier, count in self.actions.find_repeated_removes(self._read):
             problem = (
                 f"it removes {format_count(count, 'file')} that version {earlier} had already "
                 f"removed ({self._vectors.say_writer(version)})"
@@ -120,13 +120,14 @@ class CommitChecker(Visitor):
 
     def _check_restores(self, restores: Restores) -> None:
         """Find restores that left files, if all commits up to them can be read."""
-        known = min(self.unread, default=None)
-        targets = {v: it for v, it in restores.targets.items() if known is None or v < known}
+        read = self._read
+        unread = min(set(range(len(read) + 1)) - read)
+        targets = {v: it for v, it in restores.targets.items() if v < unread}
         found = self._names.find_unrestored(targets) if targets else {}
-        for version, count in found.items():
+        for version, left in found.items():
             problem = (
                 f"it restored version {targets[version]}, but left "
-                f"{format_count(count, 'later file')}: a checkpoint was wrong, or a commit was "
+                f"{format_count(left, 'later file')}: a checkpoint was wrong, or a commit was "
                 "changed later"
             )
             self._add("RESTORE_INCOMPLETE", problem, version)
@@ -137,7 +138,7 @@ class CommitChecker(Visitor):
         Without all commits from version 0 on, the oldest checkpoint after which no commit is
         unread has the older files. ``broken`` checkpoints are not used.
         """
-        last, base = max(self.unread, default=-1), None
+        last, base = self.last_unread(max(self._log.commit_files, default=-1)), None
         if last >= 0:
             usable = (it for it in self._log.checkpoints if it not in broken)
             base = next((it for it in usable if it.version >= last), None)
@@ -187,10 +188,18 @@ class CommitChecker(Visitor):
             self._add("COMMIT_UNREADABLE", problem, version)
 
     @property
-    def unread(self) -> set[int]:
-        """Return the versions whose commits are missing, or cannot be parsed."""
-        known = self._log.commit_files
-        return self.broken | set(range(max(known, default=-1))) - known.keys()
+    def _read(self) -> Set[int]:
+        return self._log.commit_files.keys() - self.broken
+
+    def last_unread(self, version: int) -> int:
+        """Return the last version up to ``version`` whose commit cannot be read; -1 for none.
+
+        A missing commit may be that of ``version`` itself, of which only a checkpoint is left.
+        """
+        read = self._read
+        while version in read:
+            version -= 1
+        return version
 
     def agree_with_live(self, snapshot: Snapshot) -> bool:
         """Return whether the live files of a checkpoint are those of the commits.
@@ -198,8 +207,7 @@ class CommitChecker(Visitor):
         Only commits after the last one that cannot be read are compared.
         """
         version = snapshot.version
-        missing = set(range(version + 1)) - self._log.commit_files.keys()
-        first = max((it + 1 for it in self.broken | missing if it <= version), default=0)
+        first = self.last_unread(version) + 1
         return snapshot.head is None or self.actions.agree(first, version)
 
     def check_times(self, metadata: Metadata) -> None:
@@ -236,15 +244,21 @@ class CommitChecker(Visitor):
                 "with that of the original table"
             )
 
-    def check_partition_keys(self, metadata: Metadata) -> None:
+    def check_partition_keys(self, snapshot: Snapshot) -> None:
         """Check that every add has a value for each partition column, and no other.
 
-        ``metadata`` is used if the log's commits have no metaData action.
+        A commit that cannot be read may have changed the columns. Later ones are then compared with
+        the ``snapshot`` if no commit since has a metaData action, and else only from this one on.
         """
-        valid = None if self.metadata else _partition_names(metadata)
+        read = self._read
+        changed = max(self.last_unread(max(read, default=-1)), *self.metadata, -1)
+        valid = None
         for version, found in self._keys.items():
             if version in self.metadata:
                 valid = _partition_names(self.metadata[version])
+            elif version - 1 not in read:
+                is_latest = changed < version <= snapshot.version
+                valid = _partition_names(snapshot.metadata) if is_latest else None
             if version in self.broken or valid is None:
                 continue
             for keys in sorted(found - {valid}, key=sorted):

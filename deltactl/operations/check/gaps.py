@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import shlex
 from itertools import pairwise
+from typing import Final
 
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.findings import Findings
+
+_RESTORE: Final = (
+    "restore the newest commits from a backup, with their modification times (`cp -p`). If they "
+    "are lost for good"
+)
 
 
 def check_gaps(log: DeltaLog, findings: Findings) -> None:
@@ -32,13 +38,23 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
             _add_gap(code, before + 1, after - 1, where, findings)
     if not log.commit_files:
         findings.note(
-            f"no commit is left, only checkpoints up to version {newest}: the history of the table "
-            "and the time of this version are lost"
+            f"no commit is left, only checkpoints up to version {newest}, so the history of the "
+            f"table and the time of this version are lost: {_advise(log, newest)}"
         )
     last = max(log.commit_files, default=newest)
     if last < newest:
         where = f"up to the newest checkpoint, of version {newest}"
-        _add_gap("HISTORY_GAP", max(last + 1, oldest), newest, where, findings)
+        first = max(last + 1, oldest)
+        _add_gap("HISTORY_GAP", first, newest, where, findings)
+        findings.repairs[DeltaLog.commit_file(first)] = _advise(log, newest)
+
+
+def _advise(log: DeltaLog, newest: int) -> str:
+    """Return what to do about a newest version that has only a checkpoint."""
+    return (
+        f"{_RESTORE}, run `deltactl alter {shlex.quote(log.uri)} --set deltactl.versionAfter="
+        f"{newest}`: Delta on Spark cannot open a table whose newest version has no commit"
+    )
 
 
 def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -> None:
@@ -67,8 +83,7 @@ def check_newest(log: DeltaLog, findings: Findings) -> None:
             file=first,
         )
         findings.repairs[first] = (
-            "restore the newest commits from a backup, with their modification times (`cp -p`). If "
-            f"they are lost for good, run `deltactl check {where} --fix last-checkpoint`, which "
+            f"{_RESTORE}, run `deltactl check {where} --fix last-checkpoint`, which "
             f"deletes the files that name them, and continue from version {latest}"
         )
 

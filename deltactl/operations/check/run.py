@@ -118,14 +118,15 @@ class _Run:
         check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
-        commits.check_partition_keys(snapshot.metadata)
+        commits.check_partition_keys(snapshot)
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # otherwise the newest commits may be stored elsewhere
             check_newest(self.log, self.findings)
         snapshot = self._check_state(snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
-        self._vectors.check(snapshot, commits.unread, self.findings)
+        first = commits.last_unread(snapshot.version) + 1
+        self._vectors.check(snapshot, first, self.findings)
         if self.options.all_versions and self.options.checkpoints:
             self.counts.num_checksums += check_older_checksums(
                 self.log, snapshot, broken, self.findings

@@ -126,10 +126,9 @@ class VectorIndex:
         found = versions[np.isin(keys, _hash(files)[1])]
         return f"; {self._name(int(found.max()))} added the newest" if len(found) else ""
 
-    def check(self, snapshot: Snapshot, broken: set[int], findings: Findings) -> None:
-        """Compare the live files with the commits, from the last one that cannot be read."""
+    def check(self, snapshot: Snapshot, first: int, findings: Findings) -> None:
+        """Compare the live files with the commits from version ``first`` on, which are all read."""
         last = snapshot.version
-        first = max((version + 1 for version in broken if version <= last), default=0)
         adds, removes = (_between(_join(part), first, last) for part in (self._adds, self._removes))
         live = _join(self._live)
         if len(live[0]):

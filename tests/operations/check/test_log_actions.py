@@ -12,6 +12,7 @@ from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.operations.check.report import CheckReport
+from tests.operations.check.damages import write_sum
 from tests.support.checkpoints import fail, new_table
 from tests.support.damage import (
     DEEP,
@@ -65,6 +66,31 @@ def test_the_commit_of_a_checkpoint_is_lost(
     assert report.version == 4
     assert problems(report) == ([] if problem is None else [problem])
     assert codes(report) == ([] if problem is None else ["HISTORY_GAP"])
+
+
+@pytest.mark.parametrize(
+    "kind", ["classic", "multipart", "v2-json", "v2-parquet", "v2-inline", "v2-classic"]
+)
+@pytest.mark.parametrize("lost", [[6], [5, 6], [4, 5, 6], [2, 6]])
+def test_the_newest_commits_of_deletion_vectors_are_lost(lost: list[int], kind: str) -> None:
+    """Their checkpoint is compared with no commit: what they removed is not known."""
+    builder = table(features=["deletionVectors", "v2Checkpoint"])
+    path = next(path for path, vector in builder.state.files if vector)
+    for positions in ([1, 2, 3], [1, 2, 3, 4]):
+        builder.delete_rows(path, positions)
+    write_sum(builder, 0)
+    builder.checkpoint(6, kind)
+    assert codes(check(builder.store, **DEEP)) == []
+    builder.store.delete_many([commit_path(version) for version in lost])
+    for options in ({}, DEEP):
+        assert codes(check(builder.store, **options)) == ["HISTORY_GAP"]
+
+
+def test_a_commit_with_a_far_higher_version() -> None:
+    """An unrelated file can have any version: no memory is needed for those in between."""
+    builder = table()
+    builder.store.put(commit_path(10**15), builder.store.read(commit_path(3)))
+    assert codes(check(builder.store)) == ["COMMIT_DOUBTFUL", "LOG_GAP"]
 
 
 @pytest.mark.parametrize(
@@ -299,6 +325,31 @@ def test_keys_go_with_the_partitioning_of_their_time() -> None:
     builder.partition_by = ()
     builder.append([{"id": 1, "name": "a", "p": 1}])
     assert codes(check(builder.store, all_versions=True)) == []
+
+
+@pytest.mark.parametrize("lost", [[2], [1, 2], [0, 2], [2, 4], [2, 3, 4]])
+@pytest.mark.parametrize("again", [False, True])
+def test_keys_after_a_lost_change_of_the_partitioning(lost: list[int], again: bool) -> None:
+    builder = new_table(Column("id"), Column("p"), partition_by=["p"])
+    (path,) = builder.append([{"id": 1, "p": 1}])
+    builder.commit(builder.remove_action(path), builder.metadata_action(partitionColumns=[]))
+    builder.partition_by = ()
+    (path,) = builder.append([{"id": 2, "p": 2}])
+    if again:
+        action = builder.metadata_action(partitionColumns=["p"])
+        builder.commit(builder.remove_action(path), action)
+        builder.partition_by = ("p",)
+    for number in range(3, 6):
+        builder.append([{"id": number, "p": number}])
+    for version in (2, 4):
+        builder.checkpoint(version)
+    assert codes(check(builder.store, **DEEP)) == []
+    builder.store.delete_many([commit_path(version) for version in lost])
+    for as_of in (4, None):
+        report = check(builder.store, version=as_of, **DEEP)
+        assert codes(report) == ["HISTORY_GAP"]
+    edit_action(builder, 6, "add", partitionValues={"q": "1"})
+    assert "PARTITION_VALUE" in codes(check(builder.store))
 
 
 def test_partition_values_of_older_versions() -> None:

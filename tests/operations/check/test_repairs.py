@@ -1,6 +1,6 @@
 """Do what the repairs of findings say: newer rows stay, and the finding ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl import convert
 from deltactl.codes import load_codes, load_findings
+from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.storage.local.store import LocalStore
@@ -22,12 +23,13 @@ from tests.operations.check.damages import DAMAGES, SECOND, Damage, add_it_again
 from tests.operations.check.damages import remove_by_path_alone as remove_by_path
 from tests.operations.check.test_row_ids import tracked
 from tests.operations.check.test_schemas import _protocol
-from tests.support.checkpoints import new_table
+from tests.support.checkpoints import fail, new_table
 from tests.support.damage import DEEP, codes, edit_action, table
 from tests.support.restores import ids_of
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 Steps = list[dict[str, Any]]
+KEEP_TIMES = "with their modification times (`cp -p`)"
 ROW_IDS: Steps = [
     {"drop_feature": "rowTracking"},
     {"properties": {"delta.enableRowTracking": "true"}},
@@ -128,6 +130,33 @@ def test_a_file_that_is_moved_out_and_back_leaves_only_the_latest_version(
         found.fix(kind="missing-files", expect_files=number)
     assert codes(found.check(CheckOptions(**DEEP, all_versions=code != "PARTITION_VALUE"))) == []
     assert ids_of(found) == sorted([*left, 99])
+
+
+@pytest.mark.parametrize("lost", [[5], [4, 5], range(6)])
+def test_a_commit_after_the_newest_commits_were_lost(lost: Sequence[int]) -> None:
+    """It needs no lost commit. With the originals, the finding ends."""
+    properties = {"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"}
+    features = ["deletionVectors", "rowTracking", "inCommitTimestamp"]
+    builder = table(features=features, properties=properties)
+    builder.commit({"txn": {"appId": "a", "version": 1}})
+    found = Table("x", store=builder.store)
+    found.checkpoint()
+    before, originals = ids_of(found), {it: builder.store.read(commit_path(it)) for it in lost}
+    builder.store.delete_many([commit_path(version) for version in lost])
+    report = found.check()
+    all_lost = len(lost) == 6
+    assert codes(report) == ([] if all_lost else ["HISTORY_GAP"])
+    (advice,) = report.notes if all_lost else report.findings["repair"].to_pylist()
+    command = f"deltactl alter {builder.store.uri} --set deltactl.versionAfter=5"
+    assert f"restore the newest commits from a backup, {KEEP_TIMES}" in advice
+    assert f"If they are lost for good, run `{command}`: " in advice
+    found.alter(properties={"deltactl.versionAfter": "5"})
+    assert (DeltaLog(builder.store, fail).latest_version, ids_of(found)) == (6, before)
+    report = found.check(CheckOptions(**DEEP))
+    assert "alter" not in str([report.findings.to_pylist(), report.notes])
+    for version, data in originals.items():
+        builder.store.put(commit_path(version), data)
+    assert (codes(found.check(CheckOptions(**DEEP))), ids_of(found)) == ([], before)
 
 
 @pytest.mark.parametrize("keeps", ["old", "new", "both"])
