@@ -14,7 +14,7 @@ from deltactl.log.commits.events import CommitScan
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.lifetimes import Lifetimes, VersionRange, version_ranges
 from deltactl.log.physical_names import locate, locate_rows, needs_mask
-from deltactl.numpy_types import Flags, Integers
+from deltactl.numpy_types import Flags
 from deltactl.storage.store import Store
 
 
@@ -80,8 +80,10 @@ def find_horizon(
     readable = lifetimes.count(now_gone) == 0
     if _has_older(lifetimes, lost):
         readable[:] = False
-    ends = readable & (lifetimes.count(hit) > 0)
-    costs = _costs(lifetimes, hit, planned)
+    needs = _of_planned(lifetimes, planned)
+    every = np.ones(needs.files.num_rows, np.bool_)
+    ends = readable & (needs.count(every) > 0)
+    costs = needs.count(every, pc.fill_null(needs.files["size_bytes"], 0).to_numpy())
     ended = np.flatnonzero(ends)[-_SHOWN_COSTS:]
     return Horizon(
         first,
@@ -89,7 +91,7 @@ def find_horizon(
         tuple(version_ranges(first, readable)),
         tuple(version_ranges(first, ends)),
         tuple(_change_data_ends(store, scan, planned)),
-        _needed_bytes(lifetimes, hit, ends, planned),
+        _needed_bytes(needs, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
 
@@ -148,17 +150,30 @@ def _touched(store: Store, scan: CommitScan, chunks: list[pa.Array]) -> CommitSc
     return replace(scan, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 
 
-def _costs(lifetimes: Lifetimes, hit: Flags, planned: pa.Table) -> Integers:
-    """Return the bytes of planned files that each version needs, without deletion vectors."""
-    index = pc.index_in(lifetimes.files["path"], value_set=planned["path"].combine_chunks())
-    return lifetimes.count(hit, pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy())
+def _of_planned(lifetimes: Lifetimes, planned: pa.Table) -> Lifetimes:
+    """Return in which versions each planned file is needed; ``files`` are rows of ``planned``.
+
+    A file can have several rows, but only one in each version, even if several data files have
+    their deletion vectors in it.
+    """
+    names = [chunk for it in ("path", "vector_file") for chunk in lifetimes.files[it].chunks]
+    places = pc.index_in(pa.chunked_array(names, pa.string()), value_set=planned["path"])
+    rows = np.flatnonzero(places.is_valid().to_numpy()) % len(lifetimes.born)
+    files = places.drop_null().to_numpy().astype(np.int64)
+    order = np.lexsort((lifetimes.born[rows], files))
+    rows, files = rows[order], files[order]
+    born, died = lifetimes.born[rows], lifetimes.died[rows]
+    # With these offsets, all versions of a file are greater than those of the files before it.
+    offsets = files * (lifetimes.last + 2)
+    covered = np.maximum.accumulate(died + offsets)
+    born[1:] = np.maximum(born[1:], covered[:-1] - offsets[1:])
+    kept = born < died
+    return replace(lifetimes, files=planned.take(files[kept]), born=born[kept], died=died[kept])
 
 
-def _needed_bytes(lifetimes: Lifetimes, hit: Flags, ends: Flags, planned: pa.Table) -> int:
+def _needed_bytes(needs: Lifetimes, ends: Flags, planned: pa.Table) -> int:
     """Return the bytes of the planned files that the ended versions need, each file once."""
     before = np.concatenate([[0], np.cumsum(ends)])
-    born = lifetimes.born - lifetimes.first
-    died = lifetimes.died - lifetimes.first
-    needed = hit & (before[died] - before[born] > 0)
-    paths = pc.unique(lifetimes.files["path"].filter(pa.array(needed)).drop_null())
+    needed = before[needs.died - needs.first] > before[needs.born - needs.first]
+    paths = pc.unique(needs.files["path"].filter(pa.array(needed)))
     return sum_sizes(planned.filter(pc.is_in(planned["path"], value_set=paths)))

@@ -22,7 +22,7 @@ from tests.support.forwarding import ForwardingStore
 from tests.support.restores import bodies, latest
 from tests.support.stores import CountingStore, FaultyStore
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
-from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
+from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene, vector_names
 
 
 def test_expired_tombstones_go_and_young_ones_stay() -> None:
@@ -678,6 +678,33 @@ def test_the_horizon_shows_what_ends_and_what_it_costs() -> None:
     after = scene.vacuum(dry_run=True).plan.horizon
     assert after is not None
     assert (after.readable, after.ends) == (((0, 0), (2, 2), (4, 6)), ())
+
+
+def test_the_cost_of_versions_counts_each_file_of_deletion_vectors_once() -> None:
+    scene = Scene("deletionVectors")
+    first, second, gone = scene.append(60, "a", "b", "c")
+    scene.remove(55, gone)
+    marked = scene.ago(50, lambda: scene.builder.delete_actions(first, [0]))
+    vector = marked[1]["add"]["deletionVector"]
+    plain = scene.builder.find(second)
+    also = {"add": {**plain, "deletionVector": {**vector, "offset": 5}}}
+    actions = [*marked, scene.builder.remove_action(second), also]
+    scene.ago(50, lambda: scene.builder.commit(*actions, operation="DELETE"))
+    (shared,) = vector_names(scene, vector)
+    scene.delete_rows(45, first, 1)
+    (next_vector,) = vector_names(scene, scene.builder.find(first)["deletionVector"])
+    scene.delete_rows(40, first, 2)
+    undone = [scene.builder.remove_action(second), {"add": plain}]
+    scene.ago(30, lambda: scene.builder.commit(*undone, operation="RESTORE"))
+    plan = scene.vacuum(dry_run=True).plan
+    assert plan.horizon is not None
+    sizes = {row["path"]: row["size_bytes"] for row in plan.files.to_pylist()}
+    assert set(sizes) == {gone, shared, next_vector}
+    both = sizes[shared] + sizes[next_vector]
+    assert plan.horizon.ends == ((1, 1), (3, 5))
+    costs = {1: sizes[gone], 3: sizes[shared], 4: both, 5: sizes[shared]}
+    assert dict(plan.horizon.costs) == costs
+    assert plan.horizon.cost_bytes == sum(sizes.values())
 
 
 @pytest.mark.parametrize("mode", ["full", "lite"])
