@@ -30,7 +30,7 @@ from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, firs
 from deltactl.operations.output_files import ensure_replaceable
 from deltactl.operations.stored_files import Listing, stat_files
 from deltactl.option_names import option
-from deltactl.protocol.path_columns import canonical_paths
+from deltactl.protocol.path_columns import absolute_mask, canonical_paths
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import decode_address, is_local_uri, refuse_chain
 from deltactl.storage.open import open_store
@@ -147,7 +147,8 @@ def _below_root(store: Store, files: pa.Table) -> pa.Table:
     below = pc.starts_with(canonical, f"{root}/")
     names = pc.utf8_slice_codeunits(canonical.filter(below), len(root) + 1)
     found = [files.filter(below).set_column(0, "path", names)]
-    others = files.filter(pc.invert(below))
+    is_local = pc.or_(pc.starts_with(canonical, "/"), pc.invert(absolute_mask(canonical)))
+    others = files.filter(pc.and_not(is_local, below))
     if scheme == "file" and others.num_rows:
         links = store.real_names(others["path"].to_pylist())
         known = others.set_column(0, "path", pa.array([it or None for it in links], pa.string()))

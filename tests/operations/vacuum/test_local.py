@@ -287,8 +287,12 @@ def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> N
     strange = [f"/{disk.gone}", f"./{disk.gone}", f"x/../{disk.gone}"]
     names = ["young.parquet", "absent.parquet", disk.gone, *strange]
     addresses = [f"file:{disk.path}/{name}" for name in names]
-    inventory = write_inventory(tmp_path / "inventory.csv", *addresses, f"file:{disk.path}2/x")
+    elsewhere = [f"file:{disk.path}2/x", f"s3://lake{disk.path}/x", f"file://host{disk.path}/x"]
+    inventory = write_inventory(tmp_path / "inventory.csv", *addresses, *elsewhere)
     assert disk.plan(inventory=inventory, mode="auto") == [disk.gone]
+    inventory = write_inventory(tmp_path / "inventory.csv", *elsewhere)
+    with pytest.raises(UsageError, match="lists 3 names, but none of them is a file in"):
+        disk.plan(inventory=inventory, mode="auto")
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "path,length,isDir,modificationTime\n"])
