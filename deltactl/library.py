@@ -78,7 +78,7 @@ def convert(
 
 
 def maintain(
-    tables: Sequence[str],
+    tables: Sequence[str | os.PathLike[str]],
     policy: MaintainPolicy
     | Mapping[str, MaintainPolicy]
     | Callable[[str], MaintainPolicy]
@@ -98,7 +98,7 @@ def maintain(
     A table that fails does not stop the others: its error is in ``MaintainReport.errors``.
 
     Args:
-        tables: addresses, each once; no patterns.
+        tables: addresses or local paths, each table once; no patterns.
         policy: for all tables, by address, or a function of the address; ``None``: the defaults.
             A table without a policy of its address has the defaults.
         options: of the run.
@@ -113,10 +113,11 @@ def maintain(
     Raises:
         UsageError: there is no table, a table is given twice, or a policy is of no table.
     """
-    ensure_type("tables", tables, Sequence[str])
+    ensure_type("tables", tables, Sequence[str | os.PathLike[str]])
+    addresses = [os.fspath(table) for table in tables]
     return maintain_tables(
-        tables,
-        _policy_function(policy, tables),
+        addresses,
+        _policy_function(policy, addresses),
         build_options(MaintainOptions, options, keywords),
         RunContext.of(warn, engine, storage_options, cancel, on_progress),
         dry_run=dry_run,

@@ -22,10 +22,12 @@ def ensure_type(name: str, value: Any, hint: Any) -> None:
         UsageError: it has the name, the type, and the wrong value or a wrong part of it.
     """
     if wrong := _find_wrong(value, hint):
-        # A key or value of a mapping may be secret.
-        is_hidden = wrong[0] is not value and isinstance(value, Mapping)
+        is_part = wrong[0] is not value
+        is_hidden = is_part and isinstance(value, Mapping)  # a key or value may be secret
         text = type(wrong[0]).__name__ if is_hidden else repr(wrong[0])
         shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+        if is_part:
+            shown = f"{'a dictionary' if is_hidden else 'a list'} with {shown}"
         raise UsageError(f"{name} must be {_describe(hint)}; got {shown}")
 
 

@@ -140,6 +140,22 @@ def test_integers_of_other_types_are_versions(table: Table, kind: Any) -> None:
             table.scan(version=wrong)
 
 
+def test_maintain_takes_paths(table: Table, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def policy_of(address: str) -> deltactl.MaintainPolicy:
+        seen.append(address)
+        return deltactl.MaintainPolicy(actions=[])
+
+    address = str(tmp_path / "t")
+    report = deltactl.maintain([tmp_path / "t"], policy_of, dry_run=True)
+    assert (seen, list(report.skipped)) == ([address], [address])
+    report = deltactl.maintain([Path(address)], {address: policy_of(address)}, dry_run=True)
+    assert list(report.skipped) == [address]
+    with pytest.raises(UsageError, match="each table only once"):
+        deltactl.maintain([tmp_path / "t", address], dry_run=True)
+
+
 @pytest.mark.parametrize("spelling", ["{}", "{}/", "file://{}", "t", "./t", "{}/../t"])
 def test_a_policy_is_of_its_table_in_any_spelling(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
@@ -161,11 +177,11 @@ WRONG_VALUES = {
     "table.snapshot(timestamp=datetime(2026, 1, 1).date())": "timestamp must be datetime or str",
     "table.optimize(where=3)": "where must be str or None; got 3",
     "table.vacuum(retain=5)": "retain must be timedelta or str or None; got 5",
-    "table.optimize(cluster_by=['a', 3])": "cluster_by must be str or a list of str or None; got 3",
+    "table.optimize(cluster_by=['a', 3])": "str or a list of str or None; got a list with 3",
     "table.vacuum(keep_versions='12')": "keep_versions must be a list of int; got '12'",
     "table.fix(texts='a')": "texts must be a list of str; got 'a'",
-    "maintain(table.uri)": "tables must be a list of str; got 'file:",
-    "maintain([table])": "tables must be a list of str; got Table('file:",
+    "maintain(table.uri)": "tables must be a list of str or PathLike; got 'file:",
+    "maintain([table])": "must be a list of str or PathLike; got a list with Table('file:",
     "maintain([table.uri], 3)": "policy must be MaintainPolicy or have one for a table; got 3",
     "maintain([table.uri], {table.uri: 3})": "must be MaintainPolicy; got 3",
     "maintain([table.uri], {3: MaintainPolicy()})": "addresses in policy must be a list of str",
@@ -189,8 +205,8 @@ WRONG_VALUES = {
     "table.optimize(engine='local')": "engine must be an engine; got 'local'",
     "table.optimize(cancel=True)": "cancel must be threading.Event or None; got True",
     "table.vacuum(dry_run='no')": "dry_run must be bool; got 'no'",
-    "Table('t', {'key': b'hidden'})": "a dictionary of texts or None; got bytes",
-    "table.clone('y', deep=True, properties={'delta.appendOnly': True})": "list of str; got bool",
+    "Table('t', {'key': b'hidden'})": "of texts or None; got a dictionary with bytes",
+    "table.clone('y', deep=True, properties={'delta.appendOnly': True})": "a dictionary with bool",
 }  # fmt: skip
 
 
@@ -433,6 +449,7 @@ def test_docstrings_name_only_what_can_be_imported(function: Callable[..., Any])
 
 PROGRAM = """
 from datetime import timedelta
+from pathlib import Path
 
 from deltactl import *
 from deltactl import (
@@ -454,7 +471,7 @@ table.optimize(dry_run=True, **keywords)
 table.restore(timestamp="2026-01-01")
 versions: list[object] = table.history(limit=5)["version"].to_pylist()
 convert("directory", partition_by="day date")
-maintain(["events"], jobs=2)
+maintain(["events", Path("orders")], jobs=2)
 snapshot: Snapshot = table.snapshot()
 """
 WRONG = {
