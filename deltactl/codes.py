@@ -25,8 +25,8 @@ class Code:
         remedies: what to do.
         severity: of a finding; ``None`` for other codes.
         effect: what a finding means for readers.
-        repair: a command for a finding, or that there is none; ``{table}`` and ``{file}`` are
-            replaced by those of the finding.
+        repair: a command for a finding, or a text with commands in backticks, or that there is
+            none; ``{table}`` and ``{file}`` are replaced by those of the finding.
         printed_by: the command that prints a reason; empty for other codes.
     """
 

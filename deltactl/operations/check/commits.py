@@ -62,10 +62,19 @@ _RESTORE_REPLACED: Final = (
     "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
     "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
+UNTIL_DELETED: Final = (
+    "`vacuum` and log cleanup stay refused (on a terminal, they ask) until the commit is deleted: "
+    "when `delta.logRetentionDuration` has passed, confirm `deltactl checkpoint {table} "
+    "--cleanup-only` on a terminal"
+)
 _KEEP_UNDONE: Final = (
-    "keep the commit as it is, also if a backup has the original. {}: with the original, rows "
+    "keep the commit as it is, also if a backup has the original. {undo}: with the original, rows "
     "would be there twice, or would be lost. If the rows of the latest version are right, confirm "
-    "`deltactl checkpoint {}` on a terminal: this ends the refusals"
+    "`deltactl checkpoint {table}` on a terminal: this ends the refusals of commands that need "
+    f"only later commits, such as `optimize`. {UNTIL_DELETED}"
+)
+_REPAIRED: Final = (
+    "keep the commit as it is. {undo}: do not restore it again, because this undoes newer changes"
 )
 
 
@@ -107,7 +116,7 @@ class CommitChecker(Visitor):
             if (undo := doubts.restores.find_undo(version)) is not None:
                 name = self._log.commit_files[version].name
                 self._findings.repairs[name] = _KEEP_UNDONE.format(
-                    doubts.describe_undo(undo), shlex.quote(self._log.uri)
+                    undo=doubts.describe_undo(undo), table=shlex.quote(self._log.uri)
                 )
         self._check_restores(doubts.restores)
         check_missing_schemas(self._log, self.metadata, self._findings)
@@ -117,6 +126,10 @@ class CommitChecker(Visitor):
                 f"removed ({self._vectors.say_writer(version)})"
             )
             self._add("REMOVE_REPEATED", problem, version)
+            if (undo := doubts.restores.find_undo(version)) is not None:
+                name = self._log.commit_files[version].name
+                repair = _REPAIRED.format(undo=doubts.describe_undo(undo))
+                self._findings.repairs.setdefault(name, repair)
 
     def _check_restores(self, restores: Restores) -> None:
         """Find restores that left files, if all commits up to them can be read."""

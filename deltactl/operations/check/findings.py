@@ -69,9 +69,7 @@ _AWAY: Final = (
 _SIZE_FIRST: Final = (
     "first that of FILE_SIZE: the log describes other rows of this file. Then check again"
 )
-_AFTER_LOG: Final = (
-    "restore the log from a backup until the latest version can be rebuilt, then run `"
-)
+_AFTER_LOG: Final = "restore the log from a backup until the latest version can be rebuilt, then "
 
 
 @dataclass(slots=True)
@@ -128,9 +126,9 @@ class Findings:
         for name, text in self.repairs.items():
             repairs = pc.if_else(pc.fill_null(pc.equal(found["file"], name), False), text, repairs)
         if self.waits_for_log:
-            is_command = pc.starts_with(repairs, "deltactl ")
-            later = pc.binary_join_element_wise(_AFTER_LOG, repairs, "`", "")
-            repairs = pc.if_else(is_command, later, repairs)
+            runs = pc.replace_substring_regex(repairs, r"(?s)^(deltactl .*)$", r"run `\1`")
+            later = pc.binary_join_element_wise(_AFTER_LOG, runs, "")
+            repairs = pc.if_else(pc.starts_with(runs, "run `deltactl "), later, repairs)
         described = pa.table(
             [
                 found["code"],

@@ -21,17 +21,18 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
 from deltactl.log.rebuildable import find_problem
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.check.commits import CommitChecker
+from deltactl.operations.check.commits import UNTIL_DELETED, CommitChecker
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.protocol import describe_lacking
 from deltactl.option_names import option
 
+_NOT_NEEDED: Final = "readers do not need this file"
 _KEEP: Final = "keep this file: it may be right, and a commit wrong"
 _KEEP_COMMIT: Final = (
     "keep the commits as they are if the rows are right, or the lost changes were written again: "
-    "{} agrees with the commits. Before you restore an original, undo what was written instead, or "
-    "rows are there twice; then run `deltactl checkpoint {} --repair`. `deltactl explain "
-    "COMMIT_DOUBTFUL` says more"
+    "{name} agrees with the commits. Before you restore an original, undo what was written "
+    "instead, or rows are there twice; then run `deltactl checkpoint {table} --repair`. "
+    f"{UNTIL_DELETED}. `deltactl explain COMMIT_DOUBTFUL` says more"
 )
 
 
@@ -81,7 +82,7 @@ def keep_confirmed(verdicts: Sequence[Verdict], log: DeltaLog, findings: Finding
         later = [it for it in verdicts if it.checkpoint.version >= version]
         if {it.trust for it in later} == {"good"}:
             name = later[0].checkpoint.names[0]
-            findings.repairs[file] = _KEEP_COMMIT.format(name, shlex.quote(log.uri))
+            findings.repairs[file] = _KEEP_COMMIT.format(name=name, table=shlex.quote(log.uri))
 
 
 def check_last_checkpoint(
@@ -101,11 +102,11 @@ def check_last_checkpoint(
     elif verdict.problem is not None:
         if broken:  # the other fix refuses until the checkpoint is repaired
             findings.repairs[HINT_NAME] = f"deltactl checkpoint {where} --repair"
-        _add_optional(
-            findings,
-            ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
-            strict=verdict.stops_readers or (strict and not verdict.is_missing),
-        )
+        row = ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem)
+        if verdict.is_missing and not verdict.stops_readers:
+            findings.note(f"{verdict.problem}; {_NOT_NEEDED}")
+        else:
+            _add_optional(findings, row, strict=strict or verdict.stops_readers)
 
 
 def check_older_checksums(
@@ -188,10 +189,7 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
     if strict:
         findings.rows.append(row)
     else:
-        findings.note(
-            f"{row[3]}; readers do not need this file. With {option('checkpoints')}, this is a "
-            "finding"
-        )
+        findings.note(f"{row[3]}; {_NOT_NEEDED}. With {option('checkpoints')}, this is a finding")
 
 
 def check_compacted(log: DeltaLog, findings: Findings) -> None:

@@ -1,5 +1,10 @@
 """A commit lost actions, and its changes were written again: the original would repeat rows."""
 
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl import Table
 from deltactl.errors import SafetyError
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.storage.local.store import LocalStore
+from tests.operations.vacuum.test_local import age
+from tests.support.run import run_on
 from tests.support.table_builder import LOG, commit_path
 
 LOST = [2, 3]
@@ -93,3 +102,70 @@ def test_a_commit_that_a_restore_undid_is_kept(tmp_path: Path) -> None:
         Table(tmp_path).checkpoint()
     Table(tmp_path, warn=warnings.append).restore(version=1)
     assert find(tmp_path)["COMMIT_DOUBTFUL"] == restored
+
+
+def confirm(root: Path, command: Sequence[str]) -> None:
+    """Run ``deltactl checkpoint`` of a text as on a terminal, and say yes."""
+    name, uri, *flags = command
+    assert (name, uri) == ("checkpoint", f"file://{root}")
+    options = CheckpointOptions(cleanup_only={(): False, ("--cleanup-only",): True}[*flags,])
+    agree = partial(checkpoint_table, confirm=lambda _: True, confirm_doubt=lambda _: True)
+    run_on(LocalStore(str(root)), agree, options)
+
+
+def expire(root: Path) -> None:
+    """Make all versions so old that a log cleanup deletes those before the newest checkpoint."""
+    age(root)
+    for path in sorted((root / LOG).glob("*.json")):
+        when = path.stat().st_mtime + int(path.stem)  # the time of each shows its version
+        os.utime(path, (when, when))
+
+
+def ensure_refused(root: Path) -> None:
+    for run in (
+        partial(Table(root).vacuum, retain="0s", force_retention=True),
+        partial(Table(root).checkpoint, cleanup=True),
+    ):
+        with pytest.raises(SafetyError, match="may be damaged"):
+            run()
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_the_texts_lead_to_the_end_of_the_refusals(tmp_path: Path) -> None:
+    """``check`` names the next command each time."""
+    truncate(tmp_path)
+    table = Table(tmp_path, warn=lambda _: None)
+    table.restore(version=0)
+    with pytest.raises(SafetyError, match="may be damaged"):
+        table.optimize()
+    texts = []
+    for _ in range(2):
+        texts.append(find(tmp_path)["COMMIT_DOUBTFUL"])
+        first = re.findall(r"confirm `deltactl ([^`]*)` on a terminal", texts[-1])[0]
+        expire(tmp_path)
+        ensure_refused(tmp_path)
+        confirm(tmp_path, shlex.split(first))
+        table.optimize()
+    assert texts[0].startswith("keep the commit as it is")
+    for text in texts:
+        assert "`vacuum` and log cleanup stay refused" in text
+        assert text.count(" --cleanup-only` on a terminal") == 1
+    assert not find(tmp_path)
+    table.vacuum(retain="0s", force_retention=True)
+    table.checkpoint(cleanup=True)
+
+
+def test_a_repeated_remove_that_a_restore_undid_is_kept(tmp_path: Path) -> None:
+    """The remedy was run: run again, it would undo newer changes."""
+    for number in range(3):
+        write_deltalake(tmp_path, pa.table({"id": [number], "p": ["p"]}), mode="append")
+    stale, table = DeltaTable(tmp_path), Table(tmp_path, warn=lambda _: None)
+    table.optimize()
+    stale.optimize.compact()
+    assert "`deltactl explain REMOVE_REPEATED`" in find(tmp_path)["REMOVE_REPEATED"]
+    table.restore(version=3)
+    write_deltalake(tmp_path, pa.table({"id": [9], "p": ["p"]}), mode="append")
+    text = find(tmp_path)["REMOVE_REPEATED"]
+    assert text.startswith("keep the commit as it is. Version 5 restores version 3, from before")
+    table.restore(version=4)  # which has the rows twice
+    assert "`deltactl explain REMOVE_REPEATED`" in find(tmp_path)["REMOVE_REPEATED"]

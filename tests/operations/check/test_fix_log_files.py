@@ -141,3 +141,12 @@ def test_faults_at_every_call(store: MemoryStore, kind: str) -> None:
             assert ids(store) == wanted
             fix(store, kind)
             assert Table("x", store=store).check(checkpoints=True).is_sound
+
+
+def test_a_missing_hint_is_a_note_with_each_option(store: MemoryStore) -> None:
+    store.delete_many([f"{LOG}/_last_checkpoint"])
+    for checkpoints in (False, True):
+        report = Table("x", store=store).check(checkpoints=checkpoints)
+        assert report.is_sound
+        (note,) = report.notes
+        assert note == f"{LOG}/_last_checkpoint is missing; readers do not need this file"

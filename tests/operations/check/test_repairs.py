@@ -1,5 +1,6 @@
 """Do what the repairs of findings say: newer rows stay, and the finding ends."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,8 +13,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl import convert
+from deltactl.cli.reference.code_rows import describe_codes
 from deltactl.codes import load_codes, load_findings
 from deltactl.log.delta_log import DeltaLog
+from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.storage.local.store import LocalStore
@@ -95,7 +98,7 @@ def test_alter_repairs_the_table_and_keeps_its_rows(
     found = Table("x", store=builder.store)
     assert codes(found.check()) == [code]
     before = ids_of(found)
-    assert load_findings()[code].repair.startswith("deltactl alter {table} --")
+    assert load_findings()[code].repair.startswith("run `deltactl alter {table} --")
     for step in steps:
         found.alter(**step)
     assert (codes(found.check()), ids_of(found)) == ([], before)
@@ -252,3 +255,21 @@ def test_a_restore_is_advised_only_with_what_it_undoes(code: str) -> None:
     for text in (row.repair, *row.remedies):
         if "deltactl restore" in text or "restore {table}" in text:
             assert "must be written again" in text
+
+
+@pytest.mark.parametrize("waits_for_log", [False, True])
+def test_commands_in_repairs_stand_in_backticks(waits_for_log: bool) -> None:
+    """A repair without a backtick that begins with a command is this command."""
+    findings = Findings(waits_for_log=waits_for_log)
+    for code in load_findings():
+        findings.add(code, "a problem", file="a.parquet")
+    rows = findings.finish(new_table().store, {}).to_pylist()
+    explained = [(row["code"], text) for row in describe_codes() for text in row["remedies"]]
+    for code, text in [*((row["code"], row["repair"]) for row in rows), *explained]:
+        parts = text.split("`")
+        assert len(parts) % 2 == 1, (code, text)
+        for command in parts[1::2]:
+            assert re.fullmatch(r"[\w.][^,(]*\S", command), (code, text)
+        if text.startswith("deltactl "):
+            assert len(parts) == 1 and re.fullmatch(r"[^,(]*", text), (code, text)
+            assert not waits_for_log, (code, text)
