@@ -22,7 +22,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
-from deltactl.log.audit.evidence import find_evidence
+from deltactl.log.audit.evidence import find_evidence, find_foreign_id
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.visitors import Visitor
@@ -51,12 +51,16 @@ class Verdict:
       missing.
     - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint, or
       there is evidence that commits were damaged. Either of the two can be wrong.
+
+    ``before`` is the newest version before lost commits if the checkpoint after them seems to be of
+    another table: see ``find_foreign_id``.
     """
 
     checkpoint: Checkpoint
     trust: Trust
     problem: str | None = None
     is_whole: bool = True
+    before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,9 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         # Without warnings: each checkpoint that a replay skips has a verdict of its own.
         replayed = log.without_warnings().snapshot(checkpoint.version, skip=others)
     except (CorruptLogError, ObjectNotFoundError):
+        foreign = find_foreign_id(log, checkpoint.version)
+        if foreign is not None:
+            return Verdict(checkpoint, "ambiguous", foreign[0], before=foreign[1])
         return Verdict(
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
         )

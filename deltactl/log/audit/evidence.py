@@ -7,9 +7,13 @@ cannot have actions that no commit ever had.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
 from deltactl.log.audit.path_actions import FirstActions
+from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.parsed import ParsedCommits
@@ -17,6 +21,7 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.file_stores import FileStores
 from deltactl.log.keyed_hash import SeenKeys
+from deltactl.log.rebuildable import is_readable, split_runs
 from deltactl.log.snapshot import Snapshot
 
 
@@ -68,6 +73,44 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     replaced = CommitDoubts()
     replaced.found = actions.find_unknown_removes()
     return _compare_checksum(own, replayed) or replaced.since(first)
+
+
+def find_foreign_id(
+    log: DeltaLog, version: int, planned: Snapshot | None = None
+) -> tuple[str, int] | None:
+    """Return what shows that a checkpoint of a version is of another table, or ``None``.
+
+    Also return the newest version before the files of this other table.
+
+    If commits are missing, the checkpoint after them cannot be compared with those before them. But
+    its ``metaData`` has the id of an older file, or one that came with a commit: writers keep it,
+    or replace the table by a commit. Without missing commits, nothing is read.
+
+    ``planned`` is the version if its checkpoint is not written yet.
+    """
+    commits = sorted(v for v in log.commit_files if v <= version)
+    checkpoints = [c for c in log.checkpoints if c.version <= version]
+    versions = sorted({*commits, *(c.version for c in checkpoints)})
+    if len(split_runs(versions, log.commit_files.keys())) < 2:
+        return None
+    known: dict[object, int] = {}
+    for commit in log.commits(commits):
+        with suppress(CorruptLogError):
+            for node in find_actions(commit.name, commit.data, "metaData"):
+                known.setdefault(node.get("id"), commit.version or 0)
+    heads = [read_head(log.store, c) for c in checkpoints if is_readable(log.store, c)]
+    found = [(it.non_file_actions.metadata, it.version) for it in heads]
+    ids = [(metadata.id, v) for metadata, v in found if metadata is not None]
+    if planned is not None:
+        ids.append((planned.metadata.id, version))
+    for id_ in [id_ for id_, v in ids if v == version]:
+        first = min(v for other, v in ids if other == id_)
+        has_older = any(v < first for _, v in (*known.items(), *ids))
+        if has_older and known.get(id_, version + 1) > first:
+            before = max(v for v in versions if v < first)
+            problem = f"its metaData has the id {id_}, which no file up to version {before} has"
+            return problem, before
+    return None
 
 
 def _find_unknown_file(

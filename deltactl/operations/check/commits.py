@@ -223,6 +223,18 @@ class CommitChecker(Visitor):
         first = self.last_unread(version) + 1
         return snapshot.head is None or self.actions.agree(first, version)
 
+    def know_id(self, snapshot: Snapshot) -> bool:
+        """Return whether the table's id, if it is that of the checkpoint, is that of older commits.
+
+        If a commit after the checkpoint changed it, or no older commit has one, it is known.
+        """
+        head = None if snapshot.head is None else snapshot.head.non_file_actions.metadata
+        if snapshot.head is None or head is None or head.id != snapshot.metadata.id:
+            return True
+        base = snapshot.head.version
+        ids = {it.id for version, it in self.metadata.items() if version <= base}
+        return not ids or head.id in ids
+
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""
         self._note_dates()

@@ -25,9 +25,14 @@ from deltactl.operations.check.commits import UNTIL_DELETED, CommitChecker
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.protocol import describe_lacking
 from deltactl.option_names import option
+from deltactl.protocol.actions import Metadata
 
 _NOT_NEEDED: Final = "readers do not need this file"
 _KEEP: Final = "keep this file: it may be right, and a commit wrong"
+_OVER: Final = (
+    "keep this file until a log cleanup deletes it: a later commit has the id of the older commits "
+    "again, and the latest version depends on both"
+)
 _KEEP_COMMIT: Final = (
     "keep the commits as they are if the rows are right, or the lost changes were written again: "
     "{name} agrees with the commits. Before you restore an original, undo what was written "
@@ -56,8 +61,13 @@ def check_checkpoint_heads(log: DeltaLog, findings: Findings) -> frozenset[Check
     return frozenset(broken)
 
 
-def check_all_checkpoints(log: DeltaLog, findings: Findings) -> list[Verdict]:
-    """Compare each checkpoint with its version rebuilt without it."""
+def check_all_checkpoints(
+    log: DeltaLog, metadata: Mapping[int, Metadata], findings: Findings
+) -> list[Verdict]:
+    """Compare each checkpoint with its version rebuilt without it.
+
+    ``metadata`` has the ``metaData`` of commits, by version.
+    """
     verdicts = check_checkpoints(log)
     for verdict in verdicts:
         name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
@@ -68,7 +78,34 @@ def check_all_checkpoints(log: DeltaLog, findings: Findings) -> list[Verdict]:
             wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
             code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
             findings.add(code, problem, version=version, file=name)
+        if verdict.before is not None:
+            older = {it.id for v, it in metadata.items() if v <= verdict.before}
+            newest = max((v for v in metadata if v > version), default=None)
+            is_over = newest is not None and metadata[newest].id in older
+            findings.repairs[name] = (
+                _OVER if is_over else _advise_foreign(log, version, verdict.before)
+            )
+            # What is to do about missing commits assumes that the checkpoint is right.
+            findings.repairs.pop(DeltaLog.commit_file(verdict.before + 1), None)
     return verdicts
+
+
+def _advise_foreign(log: DeltaLog, version: int, before: int) -> str:
+    """Return what to do about a checkpoint of another table, or after a lost replacement.
+
+    ``before`` is the newest version before it.
+    """
+    replaced = (
+        "If a lost commit replaced the table, the checkpoint is right: then move the log files up "
+        f"to version {before} out of the table, and keep them"
+    )
+    if before not in log.rebuildable({before}):
+        return f"restore the log from a backup. {replaced}"
+    again = ", and write again what later commits added" if log.latest_version > version else ""
+    return (
+        "restore the log from a backup. If there is none, and the checkpoint is of another table, "
+        f"run `deltactl restore {shlex.quote(log.uri)} --to-version {before}`{again}. {replaced}"
+    )
 
 
 def keep_confirmed(verdicts: Sequence[Verdict], log: DeltaLog, findings: Findings) -> None:

@@ -193,8 +193,8 @@ class _Run:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
         If a checkpoint can be opened but is corrupt in a later part, an older one is used. If its
-        files are not those of the commits, or a commit may be damaged, all checkpoints are
-        compared.
+        files or its id are not those of the commits, or a commit may be damaged, all checkpoints
+        are compared.
         """
         before = len(self.findings.rows)
         state = StateChecker(
@@ -212,8 +212,9 @@ class _Run:
             self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
             broken |= {checkpoint}
             return self._check_again(broken)
-        is_doubtful = self.findings.has("COMMIT_DOUBTFUL")
-        if self._verdicts is None and (is_doubtful or not self._commits.agree_with_live(snapshot)):
+        commits = self._commits
+        agree = commits.know_id(snapshot) and commits.agree_with_live(snapshot)
+        if self._verdicts is None and (self.findings.has("COMMIT_DOUBTFUL") or not agree):
             found = self.findings.rows[before:]
             del self.findings.rows[before:]
             broken |= self._compare_checkpoints()
@@ -246,7 +247,7 @@ class _Run:
         # The comparison reports them again.
         rows = [row for row in self.findings.rows if row[0] != "CHECKPOINT_UNREADABLE"]
         self.findings.rows = rows
-        self._verdicts = check_all_checkpoints(self.log, self.findings)
+        self._verdicts = check_all_checkpoints(self.log, self._commits.metadata, self.findings)
         return frozenset(it.checkpoint for it in self._verdicts if it.trust == "bad")
 
     def _choose_files(self, snapshot: Snapshot) -> LiveFiles | AllFiles:

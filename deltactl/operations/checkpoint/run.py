@@ -22,6 +22,7 @@ from deltactl.log.audit.audited_snapshot import (
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
+from deltactl.log.audit.evidence import find_foreign_id
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -352,6 +353,13 @@ class _Job:
                 if self._doubts.found
                 else "Run `deltactl checkpoint TABLE --repair`, then rerun. If the repair refuses, "
                 "restore the file that it names from a backup first. Nothing was deleted.",
+            )
+        if (foreign := find_foreign_id(self._log, base, own)) is not None:
+            raise SafetyError(
+                f"the cleanup would delete versions up to {foreign[1]} of {self._log.uri}, but the "
+                f"checkpoint after them may be of another table: {foreign[0]}",
+                hint="Run `deltactl check TABLE`, which says what to do, then rerun. Nothing was "
+                "deleted.",
             )
         if added is not None:
             # The progress of the run is that of the files that it writes.
