@@ -200,7 +200,7 @@ def test_check_names_the_checkpoint_that_other_readers_need(tmp_path: Path) -> N
     (row,) = table.check().findings.to_pylist()
     assert (row["code"], row["severity"], row["version"]) == ("SCHEMA_MISSING", "warning", 0)
     assert "is in version 1" in row["problem"]
-    assert row["repair"].startswith("deltactl checkpoint ")
+    assert row["repair"].startswith("run `deltactl checkpoint ")
     table.checkpoint()
     report = table.check()
     assert codes(report) == {}
