@@ -579,7 +579,7 @@ def test_entries_say_what_aws_glue_can_keep(sales: Glue, server: ObjectServer, c
     update(sales, "comments", StorageDescriptor=storage)
     found = findings(cli, name)
     assert {it["code"] for it in found} == {"CATALOG_COLUMNS"}
-    assert found[0]["repair"].startswith(f"deltactl register {place} NAME --sync")
+    assert found[0]["repair"].startswith(f"run `deltactl register {place} NAME --sync`")
     assert cli("register", place, name, "--sync").code == 0
     assert cli("check", name).code == 0
 

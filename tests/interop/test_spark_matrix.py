@@ -1,7 +1,7 @@
 """Tables that Delta on Spark wrote: read and maintained by us, and used by Spark again.
 
-By default one table, with column mapping over a log that was cleaned up. The whole matrix
-when ``DELTACTL_FULL_MATRIX`` is set.
+Marked slow, with one table: column mapping over a log that was cleaned up. The whole matrix when
+``DELTACTL_FULL_MATRIX`` is set.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tests.support.spark_matrix import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [*SHARED_SESSION, pytest.mark.timeout(600)]
-
+IS_FULL = bool(os.environ.get("DELTACTL_FULL_MATRIX"))
 SLICE = ["mapping_name-cleaned"]
-NAMES = all_names() if os.environ.get("DELTACTL_FULL_MATRIX") else SLICE
+NAMES = all_names() if IS_FULL else SLICE
+pytestmark = [*SHARED_SESSION, pytest.mark.timeout(600), *([] if IS_FULL else [pytest.mark.slow])]
 
 APPEND_ONLY = {"append_only", "all_append_only"}
 NO_WORK = {"emptied"}

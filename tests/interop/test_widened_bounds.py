@@ -49,6 +49,7 @@ def ask_spark(spark: SparkSession, path: Path) -> list[int]:
     return count_each(spark.read.format("delta").load(str(path)), *CONDITIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_old_bounds(delta_spark: SparkSession, tmp_path: Path) -> None:

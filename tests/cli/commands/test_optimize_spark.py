@@ -130,6 +130,7 @@ def test_in_a_packed_environment(
     assert used.read_text("utf-8").splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
 def test_on_a_spark_connect_server(
     table: Path, cluster_address: str, cluster_folder: Path, cluster_ui: str, mark: str
