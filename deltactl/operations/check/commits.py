@@ -224,16 +224,18 @@ class CommitChecker(Visitor):
         return snapshot.head is None or self.actions.agree(first, version)
 
     def know_id(self, snapshot: Snapshot) -> bool:
-        """Return whether the table's id, if it is that of the checkpoint, is that of older commits.
+        """Return whether the id of the checkpoint is that of a commit before lost ones.
 
-        If a commit after the checkpoint changed it, or no older commit has one, it is known.
+        If no commit is lost before the checkpoint, no older commit has an id, or a commit after the
+        checkpoint changed it, it is known.
         """
         head = None if snapshot.head is None else snapshot.head.non_file_actions.metadata
         if snapshot.head is None or head is None or head.id != snapshot.metadata.id:
             return True
-        base = snapshot.head.version
-        ids = {it.id for version, it in self.metadata.items() if version <= base}
-        return not ids or head.id in ids
+        lost = self.last_unread(snapshot.head.version)
+        ids = {it.id for version, it in self.metadata.items() if version <= snapshot.head.version}
+        is_gap = any(version < lost for version in self.metadata)
+        return not is_gap or head.id in ids
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""

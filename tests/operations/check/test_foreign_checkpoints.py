@@ -91,6 +91,17 @@ def test_the_automatic_cleanup_is_left_out() -> None:
     assert before < set(memory_of(builder).contents())
 
 
+def test_without_lost_commits_only_the_comparison_finds_the_id() -> None:
+    builder, other = new_table(), new_table()
+    other.change_metadata(id=OTHER)
+    builder.commit({"txn": {"appId": "a", "version": 1}})
+    other.checkpoint(1)
+    name = f"{LOG}/{1:020d}.checkpoint.parquet"
+    builder.store.put(name, other.store.read(name))
+    assert codes(check(builder.store)) == []
+    assert codes(check(builder.store, checkpoints=True)) == ["CHECKPOINT_DOUBTFUL"]
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("checkpoints", [False, True])
 def test_the_advised_restore_brings_the_rows_back(
