@@ -133,8 +133,6 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
         version = log.version_at(current.metadata, options.timestamp_ms)
     log.ensure_has(version)
     target = current if version == current.version else load_audited(log, version, doubts=doubts)
-    if options.where is None:
-        doubts.restores.targets[current.version + 1] = version
     doubts.warn(log)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)

@@ -23,7 +23,7 @@ from tests.support.forwarding import ForwardingStore
 from tests.support.path_texts import TextTable
 from tests.support.restores import bodies, ids, latest, restore
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points, fresh_store
-from tests.support.table_builder import Column, TableBuilder, commit_path
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 FILES, VECTORS = "missing-files", "missing-vectors"
 
@@ -51,6 +51,17 @@ def path_of(builder: TableBuilder, number: int) -> str:
 
 def vector_of(store: Store) -> str:
     return next(name for batch in store.walk() for name in batch if name.endswith(".bin"))
+
+
+def test_files_of_a_wrong_checkpoint_are_not_lost() -> None:
+    builder, other = many(features=[]), many(features=[], count=41)
+    other.checkpoint(1)
+    name = f"{LOG}/{1:020d}.checkpoint.parquet"
+    builder.store.put(name, other.store.read(name))
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError, match="the checkpoint of version 1 of .* disagrees with"):
+            fix(builder.store, dry_run=dry_run)
+    assert latest(builder.store) == 1
 
 
 def test_a_lost_file_leaves_the_table(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.audit.audited_snapshot import load_audited
+from deltactl.log.audit.audited_snapshot import ensure_matches_commits, load_audited
 from deltactl.log.commits.changes import live_rows, sum_rows
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
@@ -128,7 +128,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
 
     Raises:
         UsageError: a path is not that of one lost file.
-        SafetyError: the storage of the files is not accessible.
+        SafetyError: the storage of the files is not accessible; or the checkpoint is wrong.
         StorageError: a lookup failed.
     """
     log.ensure_newest()
@@ -142,6 +142,9 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
     if options.kind is Fix.MISSING_FILES:
         is_ours = pc.invert(is_ours)
     lost = found.filter(is_ours)
+    if lost.files.num_rows and snapshot.head is not None:
+        # The files of a wrong checkpoint may be those of another table or version.
+        ensure_matches_commits(log, snapshot.head.version)
     report = MissingReport(
         **describe_snapshot(options.kind or Fix.MISSING_FILES, snapshot, context),
         lost=lost,
