@@ -223,19 +223,19 @@ class CommitChecker(Visitor):
         first = self.last_unread(version) + 1
         return snapshot.head is None or self.actions.agree(first, version)
 
-    def know_id(self, snapshot: Snapshot) -> bool:
+    def has_known_id(self, snapshot: Snapshot) -> bool:
         """Return whether the id of the checkpoint is that of a commit before lost ones.
 
         If no commit is lost before the checkpoint, no older commit has an id, or a commit after the
         checkpoint changed it, it is known.
         """
-        head = None if snapshot.head is None else snapshot.head.non_file_actions.metadata
-        if snapshot.head is None or head is None or head.id != snapshot.metadata.id:
+        head = snapshot.head
+        metadata = None if head is None else head.non_file_actions.metadata
+        if head is None or metadata is None or metadata.id != snapshot.metadata.id:
             return True
-        lost = self.last_unread(snapshot.head.version)
-        ids = {it.id for version, it in self.metadata.items() if version <= snapshot.head.version}
-        is_gap = any(version < lost for version in self.metadata)
-        return not is_gap or head.id in ids
+        lost = self.last_unread(head.version)
+        ids = {it.id for version, it in self.metadata.items() if version <= head.version}
+        return metadata.id in ids or all(version >= lost for version in self.metadata)
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""

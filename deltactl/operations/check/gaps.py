@@ -39,17 +39,17 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
     if not log.commit_files:
         findings.note(
             f"no commit is left, only checkpoints up to version {newest}, so the history of the "
-            f"table and the time of this version are lost: {_advise(log, newest)}"
+            f"table and the time of this version are lost: {_advise_commit(log, newest)}"
         )
     last = max(log.commit_files, default=newest)
     if last < newest:
         where = f"up to the newest checkpoint, of version {newest}"
         first = max(last + 1, oldest)
         _add_gap("HISTORY_GAP", first, newest, where, findings)
-        findings.repairs[DeltaLog.commit_file(first)] = _advise(log, newest)
+        findings.repairs[DeltaLog.commit_file(first)] = _advise_commit(log, newest)
 
 
-def _advise(log: DeltaLog, newest: int) -> str:
+def _advise_commit(log: DeltaLog, newest: int) -> str:
     """Return what to do about a newest version that has only a checkpoint."""
     return (
         f"{_RESTORE}, run `deltactl alter {shlex.quote(log.uri)} --set deltactl.versionAfter="

@@ -29,7 +29,7 @@ from deltactl.protocol.actions import Metadata
 
 _NOT_NEEDED: Final = "readers do not need this file"
 _KEEP: Final = "keep this file: it may be right, and a commit wrong"
-_OVER: Final = (
+_KEEP_FOREIGN: Final = (
     "keep this file until a log cleanup deletes it: a later commit has the id of the older commits "
     "again, and the latest version depends on both"
 )
@@ -81,9 +81,9 @@ def check_all_checkpoints(
         if verdict.before is not None:
             older = {it.id for v, it in metadata.items() if v <= verdict.before}
             newest = max((v for v in metadata if v > version), default=None)
-            is_over = newest is not None and metadata[newest].id in older
+            has_own_id = newest is not None and metadata[newest].id in older
             findings.repairs[name] = (
-                _OVER if is_over else _advise_foreign(log, version, verdict.before)
+                _KEEP_FOREIGN if has_own_id else _advise_foreign(log, version, verdict.before)
             )
             # What is to do about missing commits assumes that the checkpoint is right.
             findings.repairs.pop(DeltaLog.commit_file(verdict.before + 1), None)

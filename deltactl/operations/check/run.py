@@ -213,7 +213,7 @@ class _Run:
             broken |= {checkpoint}
             return self._check_again(broken)
         commits = self._commits
-        agree = commits.know_id(snapshot) and commits.agree_with_live(snapshot)
+        agree = commits.has_known_id(snapshot) and commits.agree_with_live(snapshot)
         if self._verdicts is None and (self.findings.has("COMMIT_DOUBTFUL") or not agree):
             found = self.findings.rows[before:]
             del self.findings.rows[before:]

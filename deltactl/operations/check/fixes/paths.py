@@ -33,7 +33,7 @@ def choose_texts(options: FixOptions, files: pa.Table, snapshot: Snapshot) -> pa
     """
     given = pa.array(options.texts, pa.string())
     found = _matching(files, given)
-    able = set(found["encoded_path"].to_pylist())
+    fixable = set(found["encoded_path"].to_pylist())
     if pc.any(pc.not_equal(found["path"], found["encoded_path"])).as_py():
         # Only then can a path also be that of a file that the fix cannot change.
         others = (_matching(batch, given) for batch in snapshot.file_batches(PATH_COLUMNS))
@@ -45,7 +45,7 @@ def choose_texts(options: FixOptions, files: pa.Table, snapshot: Snapshot) -> pa
     # If a name has several texts, the one that is equal to the name has no other form.
     meant = {it: {it} if it in texts[it] else texts[it] | ({it} & known) for it in options.texts}
     for text, choice in meant.items():
-        _ensure_one(text, choice, able, options.kind or Fix.MISSING_FILES)
+        _ensure_one(text, choice, fixable, options.kind or Fix.MISSING_FILES)
     return pa.array(sorted(set().union(*meant.values())), pa.string())
 
 
@@ -54,9 +54,9 @@ def _matching(files: pa.Table, given: pa.Array) -> pa.Table:
     return files.select(PATH_COLUMNS).filter(pc.or_(*is_given))
 
 
-def _ensure_one(text: str, choice: set[str], able: set[str], kind: Fix) -> None:
+def _ensure_one(text: str, choice: set[str], fixable: set[str], kind: Fix) -> None:
     said, listing = f"{option('texts')} {text!r}", f"deltactl check TABLE --fix {kind} --dry-run"
-    if not choice & able:
+    if not choice & fixable:
         raise UsageError(
             f"{said} is not the path of {_WHAT[kind]}",
             hint=f"Give a path that `{listing}` shows.",
