@@ -352,21 +352,25 @@ class _Lease:
         return self.is_created
 
     def release(self) -> None:
-        """End the renewal, and delete the file; the second time, only if it is not known whose."""
+        """End the renewal, and delete the file, if it is still the file of this run.
+
+        After the expiry, another run may have deleted it and created one with the same number.
+        """
         self.over.set()
         if self.renewal is not None:
             with suppress(RuntimeError):  # it did not start, and will end at once
                 self.renewal.join()
         with suppress(DeltactlError):  # it expires
-            if self.name and (self.is_created or self._is_ours()):
+            is_valid = self.is_created and self.clock.now_ms() < self.holder.expires_ms
+            if self.name and (is_valid or self._is_ours()):
                 self.store.delete_many([self.name])
             self.name = ""
 
     def _is_ours(self) -> bool:
-        """Return whether this run created the file, as in an earlier attempt of the library."""
+        """Return whether the file is there and of this run."""
         try:
-            return self.store.read(self.name) == _encode(self.holder)
-        except (ObjectNotFoundError, AccessDeniedError):
+            return Holder.parse(json.loads(self.store.read(self.name))).run_id == self.holder.run_id
+        except (ObjectNotFoundError, AccessDeniedError, ValueError, KeyError, TypeError):
             return False
 
     def run(self) -> None:
@@ -382,10 +386,10 @@ class _Lease:
 
     def renew(self) -> bool:
         """Write a later expiry; return ``False`` if the lease expired and another run took it."""
-        if self.store.stat_many([self.name])[0] is None:
+        if not self._is_ours():
             return False
-        later = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
-        self.store.put(self.name, _encode(later))
+        self.holder = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
+        self.store.put(self.name, _encode(self.holder))
         return True
 
 

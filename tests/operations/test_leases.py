@@ -515,3 +515,20 @@ def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.Mo
         "the lease of this run is gone, so another run of the same command may work on this table "
         "too. This run continues"
     ]
+
+
+@pytest.mark.parametrize("renews", [False, True])
+def test_a_suspended_run_leaves_a_later_lease_of_the_same_number(renews: bool) -> None:
+    """It was taken over and released; then a third run created a lease of the same number."""
+    scene, store = Scene(), new_store()
+    lease = leases._Lease(store, "optimize", holder_at(scene.clock), scene.clock, print)
+    assert lease._create(1)
+    scene.clock.advance(LEASE_MS * 2)
+    store.delete_many([lease.name])
+    with scene.hold(store, "three"):
+        before = store.contents()
+        assert list(before) == [lease.name]
+        if renews:
+            assert not lease.renew()
+        lease.release()
+        assert store.contents() == before
