@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from itertools import chain
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +40,19 @@ from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
-Watch: TypeAlias = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
-"""Passes batches on, and raises an error after the last one if they are wrong."""
+
+
+class Watch(Protocol):
+    """Passes batches with ``size_bytes`` on, and may raise an error after the last one."""
+
+    def see_stored(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Pass all files of the checkpoint on."""
+        ...
+
+    def see_live(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Pass all live files on."""
+        ...
+
 
 # The limit for adds in memory, and for removes: about a million adds with statistics.
 _HELD_BYTES: Final = 512 << 20
@@ -189,20 +201,22 @@ def live_batches(
     """Yield live files: files of the checkpoint that have no action in the tail, then the tail.
 
     With ``by_text``, two path texts are two files. So the result includes files that are live for
-    some readers only. ``watch`` sees all files of the checkpoint, with their sizes.
+    some readers only. ``watch`` sees the files, with their sizes.
     """
-    keys_of = text_keys if by_text else file_keys
     if by_text:
         tail = tail.by_text or tail
+    keys_of = text_keys if by_text else file_keys
+    wanted = columns if watch is None else [*dict.fromkeys([*columns, "size_bytes"])]
+    stored: Iterator[pa.Table] = iter(())
     if head is not None:
-        needed = _with_keys(columns, tail)
-        if watch is not None and "size_bytes" not in needed:
-            needed.append("size_bytes")
-        batches = read_file_actions(store, head, "add", needed, partition.ranges)
-        for batch in batches if watch is None else watch(batches):
-            yield _without(batch, tail, keys_of).select(columns)
-    if partition.with_tail:
-        yield from tail.add_rows.batches(columns)
+        needed = _with_keys(wanted, tail)
+        stored = read_file_actions(store, head, "add", needed, partition.ranges)
+    if watch is not None:
+        stored = watch.see_stored(stored)
+    kept = (_without(batch, tail, keys_of).select(wanted) for batch in stored)
+    live = chain(kept, tail.add_rows.batches(wanted) if partition.with_tail else ())
+    for batch in live if watch is None else watch.see_live(live):
+        yield batch.select(columns)
 
 
 def tombstone_batches(

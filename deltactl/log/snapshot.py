@@ -50,7 +50,7 @@ class Snapshot:
     warn: Warn = field(default=ignore_warning, compare=False)
     """Receives table properties that are ignored."""
     watch: Watch | None = field(default=None, compare=False)
-    """Sees the files of the checkpoint whenever all live files are read."""
+    """Sees the files of the checkpoint, and the live files, whenever all of these are read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def __repr__(self) -> str:
@@ -110,7 +110,9 @@ class Snapshot:
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield :meth:`file_batches`, and also files that are live for some readers only."""
-        return live_batches(self.store, self.head, self.tail, columns, by_text=True)
+        return live_batches(
+            self.store, self.head, self.tail, columns, by_text=True, watch=self.watch
+        )
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
         """Yield tombstones, also expired ones."""

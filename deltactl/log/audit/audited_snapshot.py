@@ -2,13 +2,14 @@
 
 A commit after a wrong checkpoint would keep its errors for good. To compare each checkpoint with
 the commits would cost too much. Most writers write a checksum file with a commit, and later the
-checkpoint: only if the two disagree, the checkpoint is compared with the commits. The commits after
-the checkpoint are compared with their own metrics.
+checkpoint: only if the checksum file of the checkpoint or of the latest version disagrees, the
+checkpoint is compared with the commits. The commits after the checkpoint are compared with their
+own metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
 from deltactl.log.audit.checksum import Checksum, read_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.path_actions import FirstActions
-from deltactl.log.checkpoint.read import CheckpointHead, read_file_actions
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
@@ -35,8 +35,8 @@ def load_audited(
 ) -> Snapshot:
     """Rebuild a version whose content a commit will keep; see :meth:`DeltaLog.snapshot`.
 
-    The files of the checkpoint are counted whenever all files of the snapshot are read. So this
-    costs only the checksum file, and nothing if there is none.
+    The files are counted whenever all files of the snapshot are read. So this costs only the
+    checksum files, and nothing if there are none.
 
     A commit after the checkpoint that may have lost actions is refused; with ``or_warn``, this is a
     warning. With ``doubts``, which visits these commits, the caller decides.
@@ -44,7 +44,7 @@ def load_audited(
     Raises:
         SafetyError: the checkpoint is wrong, or a commit may be damaged. Reading the files of the
             snapshot raises the former too.
-        StorageError: the checksum file cannot be read.
+        StorageError: a checksum file cannot be read.
         DeltactlError: as ``DeltaLog.snapshot``.
     """
     seen = CommitDoubts() if doubts is None else doubts
@@ -54,17 +54,30 @@ def load_audited(
             seen.warn(log)
         else:
             seen.ensure_none(log)
-    head = snapshot.head
-    if head is None or head.version not in log.listed.checksums:
+    return audit_snapshot(log, snapshot)
+
+
+def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, deletes: bool = False) -> Snapshot:
+    """Return a snapshot that compares its files with checksum files whenever all are read.
+
+    If the commits that show which is wrong are missing, this is a warning; with ``deletes``, an
+    error.
+
+    Raises:
+        SafetyError: the checkpoint is wrong; also raised when the files are read.
+        StorageError: a checksum file cannot be read.
+    """
+    if snapshot.head is None:
         return snapshot
-    checksum = read_checksum(log.store, head.version)
-    if checksum is None:  # it says nothing about the checkpoint
+    audit = _Audit(log.without_warnings(), log, snapshot.head.version, deletes)
+    watch = ChecksumWatch.of(log, snapshot, audit.judge)
+    if watch is None:
         return snapshot
-    audit = _Audit(log.without_warnings(), log, head, checksum)
-    found = head.non_file_actions
-    if found.protocol is not None and found.metadata is not None:
-        audit.judge(checksum.compare_state(found.protocol, found.metadata, found.live_domains))
-    return replace(snapshot, watch=audit.watch)
+    found = snapshot.head.non_file_actions
+    if watch.stored is not None and found.protocol is not None and found.metadata is not None:
+        wrong = watch.stored.compare_state(found.protocol, found.metadata, found.live_domains)
+        audit.judge(snapshot.head.version, wrong)
+    return replace(snapshot, watch=watch)
 
 
 def load_with_doubts(
@@ -90,54 +103,115 @@ def load_with_doubts(
 
 
 def audit_files(snapshot: Snapshot) -> None:
-    """Count the files of the checkpoint of an audited snapshot, where nothing reads them all.
+    """Count the files of an audited snapshot, where nothing reads them all.
 
     Raises:
         SafetyError: the checkpoint is wrong.
     """
-    if snapshot.watch is not None and snapshot.head is not None:
-        batches = read_file_actions(snapshot.store, snapshot.head, "add", ["size_bytes"])
-        for _ in snapshot.watch(batches):
-            pass
+    if snapshot.watch is not None:
+        _ = snapshot.num_files
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumWatch:
+    """Compares a snapshot with the checksum files of its checkpoint and of its own version.
+
+    ``snapshot`` is not watched itself. ``judge`` gets the version of a checksum file and how it
+    differs, by member; see ``Checksum``.
+    """
+
+    snapshot: Snapshot
+    stored: Checksum | None
+    live: Checksum | None
+    judge: Callable[[int, Mapping[str, str]], None]
+
+    @classmethod
+    def of(
+        cls, log: DeltaLog, snapshot: Snapshot, judge: Callable[[int, Mapping[str, str]], None]
+    ) -> ChecksumWatch | None:
+        """Read the checksum files; return ``None`` if there are none, or no checkpoint.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        first = snapshot.segment.checkpoint_version
+        if snapshot.head is None:
+            return None
+        versions = [v for v in {first, snapshot.version} if v in log.listed.checksums]
+        found = {version: read_checksum(log.store, version) for version in versions}
+        stored = found.pop(first, None)
+        live = found.get(snapshot.version)
+        return None if stored is None and live is None else cls(snapshot, stored, live, judge)
+
+    def see_stored(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Pass all files of the checkpoint on, and judge them after the last one."""
+        totals = [0, 0]
+        yield from _count(batches, totals)
+        if self.stored is not None and (wrong := self.stored.compare_files(*totals)):
+            self.judge(self.snapshot.segment.checkpoint_version, wrong)
+
+    def see_live(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Pass all live files on, and judge them after the last one."""
+        totals = [0, 0]
+        yield from _count(batches, totals)
+        if self.live is not None and self.live.compare_files(*totals):
+            exact = [0, 0]  # two spellings of a file may have been counted as two
+            for _ in _count(self.snapshot.file_batches(["size_bytes"]), exact):
+                pass
+            if wrong := self.live.compare_files(*exact):
+                self.judge(self.snapshot.version, wrong)
+
+
+def _count(batches: Iterator[pa.Table], totals: list[int]) -> Iterator[pa.Table]:
+    for batch in batches:
+        totals[0] += batch.num_rows
+        totals[1] += sum_sizes(batch)
+        yield batch
 
 
 @dataclass(slots=True)
 class _Audit:
-    """Compares a checkpoint with the checksum file of its version, and if need be with commits.
+    """Compares a checkpoint with the commits if a checksum file disagrees.
 
-    ``listed`` keeps the listing of the snapshot.
+    ``listed`` keeps the listing of the snapshot. ``version`` is that of the checkpoint.
     """
 
     listed: DeltaLog
     log: DeltaLog
-    head: CheckpointHead
-    checksum: Checksum
+    version: int
+    deletes: bool
     is_judged: bool = False
 
-    def watch(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Pass all files of the checkpoint on, and judge it after the last one."""
-        num_files = size_bytes = 0
-        for batch in batches:
-            num_files += batch.num_rows
-            size_bytes += sum_sizes(batch)
-            yield batch
-        self.judge(self.checksum.compare_files(num_files, size_bytes))
+    def judge(self, version: int, disagreements: Mapping[str, str]) -> None:
+        """Raise an error if the commits prove the checkpoint wrong.
 
-    def judge(self, disagreements: Mapping[str, str]) -> None:
-        """Raise an error if the commits prove the checkpoint wrong; warn if they are missing."""
+        If they are missing, raise an error before files are deleted; else warn.
+        """
         if not disagreements or self.is_judged:
             return
-        version, where = self.head.version, self.log.uri
-        is_proven = ensure_matches_commits(self.listed, version)
-        self.is_judged = True
+        is_proven = ensure_matches_commits(self.listed, self.version)
         if not is_proven:
-            # Without the older commits, every reader depends on the checkpoint as it is.
-            self.log.warn(
-                f"{self.log.checksum_file(version)} of {where} disagrees with the checkpoint of "
-                f"its version: {'; '.join(disagreements.values())}. The older commits that would "
-                "show which of the two is wrong are gone, so the checkpoint was used, as by all "
-                "readers"
+            self._doubt(version, disagreements)
+        self.is_judged = True
+
+    def _doubt(self, version: int, disagreements: Mapping[str, str]) -> None:
+        name, where = self.log.checksum_file(version), self.log.uri
+        origin = "the checkpoint of its version"
+        if version != self.version:
+            origin = f"its version, which depends on the checkpoint of version {self.version}"
+        problem = (
+            f"{name} of {where} disagrees with {origin}: {'; '.join(disagreements.values())}. The "
+            "older commits that would show which of the two is wrong are gone"
+        )
+        if self.deletes:
+            raise SafetyError(
+                f"{problem}. If the checkpoint is wrong, this run would delete files that are "
+                "still needed",
+                hint="Run `deltactl check TABLE --checkpoints`, which says what to do. Nothing was "
+                "removed.",
             )
+        # Without the older commits, every reader depends on the checkpoint as it is.
+        self.log.warn(f"{problem}, so the checkpoint was used, as by all readers")
 
 
 def ensure_matches_commits(log: DeltaLog, version: int) -> bool:

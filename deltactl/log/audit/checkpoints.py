@@ -7,7 +7,7 @@ deletes older files, the checkpoint that remains is compared with them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -21,6 +21,7 @@ from deltactl.errors import (
     VersionNotFoundError,
     ignore_warning,
 )
+from deltactl.log.audit.checksum import find_contradiction
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
 from deltactl.log.audit.evidence import find_evidence, find_foreign_id
 from deltactl.log.checkpoint.read import read_head
@@ -53,7 +54,8 @@ class Verdict:
       there is evidence that commits were damaged. Either of the two can be wrong.
 
     ``before`` is the newest version before lost commits if the checkpoint after them seems to be of
-    another table: see ``find_foreign_id``.
+    another table: see ``find_foreign_id``. ``contradicts`` is the name of a file of the same
+    version that differs from the checkpoint, if no other files can rebuild the version.
     """
 
     checkpoint: Checkpoint
@@ -61,6 +63,7 @@ class Verdict:
     problem: str | None = None
     is_whole: bool = True
     before: int | None = None
+    contradicts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,8 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         foreign = find_foreign_id(log, checkpoint.version)
         if foreign is not None:
             return Verdict(checkpoint, "ambiguous", foreign[0], before=foreign[1])
+        for name, problem in _find_contradictions(log, checkpoint):
+            return Verdict(checkpoint, "ambiguous", problem, contradicts=name)
         return Verdict(
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
         )
@@ -120,6 +125,21 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         problem += f"; or the commits are wrong, not this file: {evidence}"
         return Verdict(checkpoint, "ambiguous", problem)
     return Verdict(checkpoint, "bad", problem)
+
+
+def _find_contradictions(log: DeltaLog, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
+    """Yield the names of files that disagree with a checkpoint of their version, and how.
+
+    The commits just before it are compared, although older ones are missing.
+    """
+    own, version = _load_alone(log, checkpoint), checkpoint.version
+    if log.has_commits(version, version):
+        with suppress(CorruptLogError, ObjectNotFoundError):
+            name, problem = log.commit_file(version), _find_older_problem(log, own)
+            if problem is not None:
+                yield name, f"it disagrees with the log up to {name}: {problem}"
+    if version in log.checksum_files and (found := find_contradiction(own)) is not None:
+        yield log.checksum_file(version), found
 
 
 def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:
@@ -142,23 +162,29 @@ def find_base_problem(
     Raises:
         CorruptLogError: a commit cannot be parsed; the message has the file and the line.
     """
-    store, listing, first = log.store, log.listing, version
+    found = [c for c in log.listing.checkpoints if c.version == version]
+    for own in [_load_alone(log, c) for c in found] if planned is None else [planned]:
+        difference = _find_older_problem(log, own, visitors)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _find_older_problem(
+    log: DeltaLog, own: Snapshot, visitors: Sequence[Visitor] = ()
+) -> str | None:
+    """Return how the version of a checkpoint differs from the older files of the log."""
+    store, listing, first, version = log.store, log.listing, own.version, own.version
     while first - 1 in listing.commits:
         first -= 1
     tail = tuple(listing.commits[v] for v in range(first, version + 1))
     # A checkpoint needs no commit of its own version: it may be just before the first commit.
     usable = (c for c in listing.checkpoints if first - 1 <= c.version < version)
     oldest = next((c for c in usable if is_readable(store, c)), None) if first else None
-    segment = LogSegment(version, oldest, tail, tail[-1])
     head = None if oldest is None else read_head(store, oldest)
-    found = [c for c in listing.checkpoints if c.version == version]
-    for own in [_load_alone(log, c) for c in found] if planned is None else [planned]:
-        base = own.head if first and oldest is None else head
-        older = load_segment(log.reader, segment, base, visitors)
-        difference = _describe_difference(own, older)
-        if difference is not None:
-            return difference
-    return None
+    base = own.head if first and oldest is None else head
+    segment = LogSegment(version, oldest, tail, tail[-1])
+    return _describe_difference(own, load_segment(log.reader, segment, base, visitors))
 
 
 def find_problem_since(

@@ -43,6 +43,8 @@ from deltactl.storage.store import Store
 READ_MEMBERS: Final = frozenset({"protocol", "metadata", "inCommitTimestampOpt"})
 # They differ if file actions of commits were lost.
 COUNTS: Final = frozenset({"numFiles", "tableSizeBytes"})
+# Writers fill in the other members in different ways, so a difference there shows no damage.
+_DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,17 @@ def find_disagreements(
         wrong["histogram"] = sizes
     wrong |= _compare_constants(node) | _compare_time(node, snapshot)
     return {member: f"{name}: {text}" for member, text in wrong.items()}
+
+
+def find_contradiction(snapshot: Snapshot) -> str | None:
+    """Return how the version's checksum file differs from its files or schema, or ``None``.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    counts = snapshot.num_files, snapshot.size_bytes
+    found = find_disagreements(snapshot.store, snapshot, *counts) or {}
+    return "; ".join(found[member] for member in _DECISIVE if member in found) or None
 
 
 def _compare_constants(node: Mapping[str, Any]) -> dict[str, str]:

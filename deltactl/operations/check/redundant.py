@@ -12,7 +12,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import READ_MEMBERS, find_disagreements, read_checksum
+from deltactl.log.audit.checksum import COUNTS, READ_MEMBERS, find_disagreements, read_checksum
 from deltactl.log.audit.commit_doubts import explain_unmeasured
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint.read import read_metadata_nodes
@@ -29,6 +29,17 @@ from deltactl.protocol.actions import Metadata
 
 _NOT_NEEDED: Final = "readers do not need this file"
 _KEEP: Final = "keep this file: it may be right, and a commit wrong"
+_KEEP_CHECKSUM: Final = (
+    "keep this file: it may be right, and {base} wrong. Compare the rows with what you expect. If "
+    "they are right, move this file out of the table. If not, restore {base}, or the commits "
+    "before it, from a backup. Until then, do not vacuum"
+)
+_KEEP_BASE: Final = (
+    "cannot be repaired: no other file of the log can rebuild version {version}. Restore this "
+    "file, or the commits before it, from a backup. Until then, do not vacuum. Without a backup, "
+    "compare the rows with what you expect, run `deltactl clone {table} NEW --deep`, and "
+    "correct the rows of the copy"
+)
 _KEEP_FOREIGN: Final = (
     "keep this file until a log cleanup deletes it: a later commit has the id of the older commits "
     "again, and the latest version depends on both"
@@ -78,6 +89,12 @@ def check_all_checkpoints(
             wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
             code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
             findings.add(code, problem, version=version, file=name)
+        if verdict.contradicts is not None:
+            findings.repairs[name] = _KEEP_BASE.format(version=version, table=shlex.quote(log.uri))
+            if verdict.contradicts == log.checksum_file(version):
+                findings.repairs[name] += (
+                    f". If the rows are right, move {verdict.contradicts} out of the table instead"
+                )
         if verdict.before is not None:
             older = {it.id for v, it in metadata.items() if v <= verdict.before}
             newest = max((v for v in metadata if v > version), default=None)
@@ -146,8 +163,20 @@ def check_last_checkpoint(
             _add_optional(findings, row, strict=strict or verdict.stops_readers)
 
 
+def find_unproven(verdicts: Sequence[Verdict] | None, snapshot: Snapshot) -> str | None:
+    """Return the name of the checkpoint of a snapshot if it was compared, and not proven right."""
+    for verdict in verdicts or ():
+        if verdict.checkpoint == snapshot.segment.checkpoint and verdict.trust != "good":
+            return verdict.checkpoint.names[0]
+    return None
+
+
 def check_older_checksums(
-    log: DeltaLog, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
+    log: DeltaLog,
+    latest: Snapshot,
+    broken: frozenset[Checkpoint],
+    verdicts: Sequence[Verdict] | None,
+    findings: Findings,
 ) -> int:
     """Compare each checksum with its version, rebuilt; return the number of checksums."""
     first, num_checksums = log.first_rebuildable(), 0
@@ -161,7 +190,13 @@ def check_older_checksums(
             findings.note(f"version {version} cannot be rebuilt: {error.message}")
             continue
         num_checksums += check_checksum(
-            older, num_files, size_bytes, findings, strict=True, is_latest=False
+            older,
+            num_files,
+            size_bytes,
+            findings,
+            strict=True,
+            is_latest=False,
+            unproven=find_unproven(verdicts, older),
         )
     return num_checksums
 
@@ -174,14 +209,21 @@ def check_checksum(
     *,
     strict: bool,
     is_latest: bool,
+    unproven: str | None,
 ) -> bool:
-    """Compare the version's checksum file with the snapshot; return whether there is one."""
+    """Compare the version's checksum file with the snapshot; return whether there is one.
+
+    ``unproven`` is the name of the checkpoint if it may be wrong instead.
+    """
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
     name = DeltaLog.checksum_file(snapshot.version)
     # By `check_read_checksum`.
     is_read = any(row[2] == name for row in findings.rows)
     if findings.has("COMMIT_DOUBTFUL"):
         findings.repairs[name] = _KEEP
+    elif unproven is not None and not COUNTS.isdisjoint(found or {}):
+        findings.repairs[name] = _KEEP_CHECKSUM.format(base=unproven)
+        strict = True
     elif not is_latest and not is_read:
         findings.repairs[name] = (
             f"move {name} out of the table: readers of the latest version do not need it"

@@ -19,6 +19,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
+from deltactl.log.audit.audited_snapshot import ChecksumWatch
 from deltactl.log.audit.checkpoints import Verdict, find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
@@ -44,6 +45,7 @@ from deltactl.operations.check.redundant import (
     check_last_checkpoint,
     check_older_checksums,
     check_read_checksum,
+    find_unproven,
     keep_confirmed,
 )
 from deltactl.operations.check.report import CheckedCounts, CheckReport
@@ -129,7 +131,7 @@ class _Run:
         self._vectors.check(snapshot, first, self.findings)
         if self.options.all_versions and self.options.checkpoints:
             self.counts.num_checksums += check_older_checksums(
-                self.log, snapshot, broken, self.findings
+                self.log, snapshot, broken, self._verdicts, self.findings
             )
         engine = self._check_files(snapshot)
         return self._report(snapshot, engine, unsupported)
@@ -193,12 +195,17 @@ class _Run:
         """Check the live files as recorded in the log; return the snapshot that was readable.
 
         If a checkpoint can be opened but is corrupt in a later part, an older one is used. If its
-        files or its id are not those of the commits, or a commit may be damaged, all checkpoints
-        are compared.
+        files or its id are not those of the commits, or a checksum file has other counts, or a
+        commit may be damaged, all checkpoints are compared.
         """
-        before = len(self.findings.rows)
+        before, disagreeing = len(self.findings.rows), set[int]()
+        watch = ChecksumWatch.of(self.log, snapshot, lambda version, _: disagreeing.add(version))
         state = StateChecker(
-            snapshot, self.findings, self._path_texts, self._vectors, self._commits.actions
+            replace(snapshot, watch=watch),
+            self.findings,
+            self._path_texts,
+            self._vectors,
+            self._commits.actions,
         )
         try:
             state.run()
@@ -214,6 +221,7 @@ class _Run:
             return self._check_again(broken)
         commits = self._commits
         agree = commits.has_known_id(snapshot) and commits.agree_with_live(snapshot)
+        agree = agree and not disagreeing
         if self._verdicts is None and (self.findings.has("COMMIT_DOUBTFUL") or not agree):
             found = self.findings.rows[before:]
             del self.findings.rows[before:]
@@ -231,6 +239,7 @@ class _Run:
             self.findings,
             strict=self.options.checkpoints,
             is_latest=snapshot.version == self.log.latest_version,
+            unproven=find_unproven(self._verdicts, snapshot),
         )
         check_read_checksum(self.log, snapshot, self._commits, self.findings)
         options = self.context.storage_options

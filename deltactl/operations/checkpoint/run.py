@@ -20,7 +20,7 @@ from deltactl.log.audit.audited_snapshot import (
     load_audited,
 )
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
-from deltactl.log.audit.checksum import find_disagreements, write_checksum
+from deltactl.log.audit.checksum import find_contradiction, find_disagreements, write_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.audit.evidence import find_foreign_id
 from deltactl.log.committers.committer import Permission
@@ -30,10 +30,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.log.writing.commit_base import CommitBase
-from deltactl.operations.checkpoint.doubts import (
-    ensure_undoubted,
-    find_contradiction,
-)
+from deltactl.operations.checkpoint.doubts import ensure_undoubted
 from deltactl.operations.checkpoint.losses import AddedNames, ensure_nothing_lost
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
@@ -343,8 +340,8 @@ class _Job:
         self._ensure_undoubted(cleanup=True)
         if not (is_planned and found):  # another checkpoint of the version was not compared
             self._compared = files
-        if problem is None:
-            problem = find_contradiction(self._log, base, own)
+        if problem is None and base in self._log.listed.checksums:
+            problem = find_contradiction(own or self._log.snapshot(base))
         if problem is not None:
             raise SafetyError(
                 f"the cleanup would leave the checkpoint of version {base} of {self._log.uri} as "

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, FileMissingError, SafetyError, StorageError
+from deltactl.log.audit.audited_snapshot import audit_snapshot
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
@@ -297,7 +298,7 @@ class _Uses:
         log, context = self._log, self._context
         log.update()
         events = EventCollector()
-        snapshot = log.snapshot(visitors=[events])
+        snapshot = audit_snapshot(log, log.snapshot(visitors=[events]), deletes=True)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
         options = VacuumOptions()
         retention = resolve_retention(snapshot.properties, options, self._now_ms)

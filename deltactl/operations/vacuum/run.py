@@ -18,7 +18,7 @@ from deltactl.errors import (
     UnsupportedByStoreError,
     Warn,
 )
-from deltactl.log.audit.audited_snapshot import load_with_doubts
+from deltactl.log.audit.audited_snapshot import audit_snapshot, load_with_doubts
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.committers.committer import Permission
@@ -136,6 +136,7 @@ def _make_plan(
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     planner, now_ms = open_planner(log, options, orphans, context)
+    planner.snapshot = audit_snapshot(log, planner.snapshot, deletes=True)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         retention = replace(planner.retention, cutoff_ms=cutoff_ms)
