@@ -17,7 +17,15 @@ from deltactl.option_names import option
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.local.uris import strip_file_scheme, uri_to_path
 from deltactl.storage.names import common_address, is_local_uri, is_utf8, parse_scheme
-from deltactl.storage.providers import GCS, PROVIDERS, S3, Provider, other_provider
+from deltactl.storage.providers import (
+    AZURE,
+    GCS,
+    PROVIDERS,
+    S3,
+    Provider,
+    other_provider,
+    provider_of,
+)
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import guarded
 
@@ -85,7 +93,7 @@ def canonical_uri(uri: str, options: Mapping[str, str] | None = None) -> str:
     With storage options, this includes addresses on Azure with and without the account.
     """
     with suppress(DeltactlError):
-        if is_local_uri(uri) or options is not None:
+        if is_local_uri(uri) or (options is not None and provider_of(uri) is AZURE):
             return common_address(open_store(uri, options).engine_uri)
     return common_address(uri)
 

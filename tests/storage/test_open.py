@@ -53,6 +53,16 @@ def test_the_canonical_uri_of_other_addresses_opens_nothing(address: str, uri: s
     assert canonical_uri(address) == uri
 
 
+@pytest.mark.parametrize("address", ["s3://b/t", "gs://b/t", "sftp://host/t", "webhdfs://host/t"])
+def test_the_canonical_uri_with_options_connects_to_no_other_server(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[object]()
+    monkeypatch.setattr("deltactl.storage.open.open_store", lambda *args: opened.append(args))
+    assert canonical_uri(address, {}) == address
+    assert not opened
+
+
 def test_relative_paths_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -29,6 +29,7 @@ from deltactl.log.checkpoint.nodes import (
     start_hint,
     v2_node,
 )
+from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_head
 from deltactl.log.checkpoint_files import Checkpoint
@@ -181,13 +182,13 @@ class _Writing:
             remove_unchanged(self._store, [written.file for written in files])
             raise
         top = self._write_top(name, nodes)
+        checkpoint = Checkpoint(plan.version, "uuid", name.rpartition(".")[2], (top,))
         try:
-            checkpoint = Checkpoint(plan.version, "uuid", name.rpartition(".")[2], (top,))
             expected = [written.file.name for written in files]
             self._verify(checkpoint, expected)
             self._ensure_same_table()
         except Exception:
-            self._retract(name, files)
+            self._retract(checkpoint, files)
             raise
         hint = start_hint(plan.version, files)
         hint["size"] += len(nodes)
@@ -215,11 +216,20 @@ class _Writing:
                 hint="Report this as a bug. No reader uses the new checkpoint.",
             )
 
-    def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
-        """Remove a failed checkpoint: first the top-level file, then the sidecars."""
+    def _retract(self, checkpoint: Checkpoint, files: Sequence[WrittenActions]) -> None:
+        """Remove a failed checkpoint: first the top-level file, then the sidecars.
+
+        If the name is not new, another run may have replaced the top-level file: it is kept then.
+        """
+        written = [it.file for it in files]
         with suppress(DeltactlError):  # the original error is raised
-            if not self._store.delete_many([top]):
-                remove_unchanged(self._store, [written.file for written in files])
+            if self._plan.replaced is not None:
+                sidecars = read_head(self._store, checkpoint).sidecars
+                is_ours = {it.name for it in written}.issuperset(sidecars)
+            else:
+                is_ours = True
+            if not (is_ours and self._store.delete_many(checkpoint.names)):
+                remove_unchanged(self._store, written)
 
     def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
         """Write the file that references the sidecars.
@@ -239,10 +249,11 @@ class _Writing:
                     return writer.close().file
             return self._put_top(name, nodes)
         except Exception:
-            with suppress(
-                DeltactlError
-            ):  # it could not be read back: no checkpoint is better than an invalid one
-                self._store.delete_many([name])
+            # It could not be read back: no checkpoint is better than an invalid one. If the name is
+            # not new, another run may have replaced the file.
+            if self._plan.replaced is None:
+                with suppress(DeltactlError):
+                    self._store.delete_many([name])
             raise
 
     def _put_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:

@@ -2,9 +2,9 @@
 
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ from deltactl.operations.checkpoint.run import (
 )
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
-from deltactl.storage.store import Replacement, Store
+from deltactl.storage.store import FileInfo, Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
@@ -113,6 +113,37 @@ def test_a_checkpoint_that_arrives_late_has_its_sidecars() -> None:
     store.land()
     assert builder.version in {found.version for found in list_log(builder.store).checkpoints}
     assert_whole(builder, expected)
+
+
+class RepairedStore(ForwardingStore):
+    """Puts a lost sidecar and its checkpoint back, right after a run replaced the checkpoint."""
+
+    def __init__(self, inner: Store, top: str, sidecar: str) -> None:
+        super().__init__(inner)
+        self._top, self.right = top, {name: inner.read(name) for name in (sidecar, top)}
+        inner.delete_many([sidecar])
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        if self._top in names and self._inner.read(self._top) != self.right[self._top]:
+            for name, data in self.right.items():
+                self._inner.put(name, data)
+        return super().stat_many(names)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_checkpoint_of_another_run_with_the_same_name_stays(
+    form: Literal["json", "parquet"],
+) -> None:
+    properties = {"delta.checkpointPolicy": "v2"}
+    builder = new_table(partition_by=["p"], features=["v2Checkpoint"], properties=properties)
+    builder.append([{"id": 1, "p": "x"}])
+    options, clock = CheckpointOptions(top_format=form), FixedClock(NOW_MS, first_id=100)
+    old = run_on(builder.store, checkpoint_table, options, clock=clock).written
+    assert old is not None
+    store = RepairedStore(builder.store, old.names[0], old.sidecars[0])
+    with opened_as(store), pytest.raises((VerificationError, ConflictError)):
+        run(store, options)
+    assert {name: builder.store.read(name) for name in store.right} == store.right
 
 
 class DeafStore(ForwardingStore):
