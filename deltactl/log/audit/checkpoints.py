@@ -132,14 +132,23 @@ def _find_contradictions(log: DeltaLog, checkpoint: Checkpoint) -> Iterator[tupl
 
     The commits just before it are compared, although older ones are missing.
     """
-    own, version = _load_alone(log, checkpoint), checkpoint.version
-    if log.has_commits(version, version):
-        with suppress(CorruptLogError, ObjectNotFoundError):
-            name, problem = log.commit_file(version), _find_older_problem(log, own)
+    version = checkpoint.version
+    with suppress(CorruptLogError, ObjectNotFoundError):
+        if log.has_commits(version, version):
+            name, problem = (
+                log.commit_file(version),
+                _find_older_problem(log, _load_alone(log, checkpoint)),
+            )
             if problem is not None:
                 yield name, f"it disagrees with the log up to {name}: {problem}"
-    if version in log.checksum_files and (found := find_contradiction(own)) is not None:
-        yield log.checksum_file(version), found
+    with suppress(CorruptLogError, ObjectNotFoundError):
+        if version in log.checksum_files:
+            name, problem = (
+                log.checksum_file(version),
+                find_contradiction(_load_alone(log, checkpoint)),
+            )
+            if problem is not None:
+                yield name, problem
 
 
 def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:

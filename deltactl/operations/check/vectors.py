@@ -184,7 +184,7 @@ class VectorIndex:
     ) -> None:
         """Find files that commits added and no commit removed, but that are not live."""
         checkpoint = snapshot.segment.checkpoint
-        if checkpoint is None:
+        if checkpoint is None or any(row[2] == checkpoint.names[0] for row in findings.rows):
             return
         keys = np.unique(adds[1])
         added, removed = _newest(adds, keys), _newest(removes, keys)

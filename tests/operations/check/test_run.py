@@ -393,15 +393,32 @@ def test_a_checkpoint_by_path_alone_loses_a_file_with_a_vector() -> None:
         return [a for a in actions if not a["add"] or a["add"]["path"] != path]
 
     edit_parquet(builder.store, name, lose)
-    problems = []
-    for lost in (1, 2):  # without commit 0, nothing else proves the checkpoint wrong
+    for code in ("CHECKPOINT_WRONG", "CHECKPOINT_DOUBTFUL"):
         (row,) = check(builder.store).findings.to_pylist()
-        assert (row["code"], row["version"], row["file"]) == ("CHECKPOINT_WRONG", 4, name)
-        problems.append(row["problem"])
-        builder.forget_commits(lost)
-    assert "2 files instead of 3" in problems[0]
-    assert "it lacks 1 file with" in problems[1]
-    assert "version 4 (" in problems[1]
+        assert (row["code"], row["version"], row["file"]) == (code, 4, name)
+        assert "2 files instead of 3" in row["problem"]
+        builder.forget_commits(1)  # without commit 0, the checkpoint is not proven wrong
+
+
+def test_a_checkpoint_with_an_older_vector_of_a_file_is_wrong() -> None:
+    builder = table()
+    path = next(path for path, vector in builder.state.files if vector)
+    older = builder.find(path)["deletionVector"]
+    builder.delete_rows(path, [3])
+    builder.checkpoint()
+    name = only_file(builder, ".checkpoint.parquet")
+
+    def edit(actions: list[Any]) -> list[Any]:
+        for action in actions:
+            if action["add"] and action["add"]["path"] == path:
+                action["add"]["deletionVector"] = older
+        return actions
+
+    edit_parquet(builder.store, name, edit)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"], row["file"]) == ("CHECKPOINT_WRONG", 5, name)
+    assert "it lacks 1 file with" in row["problem"]
+    assert "version 5 (" in row["problem"]
 
 
 def test_every_code_is_provoked() -> None:

@@ -1,0 +1,160 @@
+"""A checkpoint has the content of an older one, as after a wrong restore from a backup.
+
+Commits show it, or version checksum files, which another writer wrote.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import DeltactlError, SafetyError, ignore_warning
+from deltactl.log.audit.checksum import write_checksum
+from deltactl.log.delta_log import DeltaLog
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs
+from tests.operations.vacuum.test_local import age
+from tests.support.damage import check, codes
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
+STALE = f"{LOG}/{3:020d}.checkpoint.parquet"
+FORCED = {"retain": "0s", "force_retention": True, "max_orphan_fraction": 1.0}
+
+
+def checksum(version: int) -> str:
+    return f"{LOG}/{version:020d}.crc"
+
+
+def build(root: Path, *, first: int = 0, checksums: tuple[int, ...] = ()) -> TableBuilder:
+    """Version 3 restored the file of row 1, which version 2 removed; version 4 added row 4.
+
+    The checkpoint of version 3 is that of version 2. Commits before ``first`` are gone.
+    """
+    builder = TableBuilder(LocalStore(str(root)), [Column("id")])
+    (path,) = builder.append([{"id": 1}])
+    add = builder.find(path)
+    builder.commit(builder.remove_action(path), builder.write_file([{"id": 2}]))
+    builder.commit({"add": add})
+    builder.append([{"id": 4}])
+    for version in checksums:
+        snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
+        write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    builder.checkpoint(2)
+    old = f"{LOG}/{2:020d}.checkpoint.parquet"
+    builder.store.put(STALE, builder.store.read(old))
+    builder.store.delete_many([old])
+    builder.hint(3)
+    builder.forget_commits(first)
+    age(root)
+    return builder
+
+
+def describe(builder: TableBuilder, code: str, name: str, **options: bool) -> str:
+    """Check; return the repair of the only code, which is that of a file."""
+    report = check(builder.store, **options)
+    assert codes(report) == [code]
+    rows = report.findings.to_pylist()
+    assert {row["file"] for row in rows} == {name}
+    return str(rows[0]["repair"])
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_the_commit_of_the_version_contradicts(tmp_path: Path, thorough: bool) -> None:
+    """Log cleanup keeps this commit beside its checkpoint."""
+    builder = build(tmp_path, first=3)
+    repair = describe(builder, "CHECKPOINT_DOUBTFUL", STALE, checkpoints=thorough)
+    assert "no other file of the log can rebuild version 3" in repair
+    assert "--repair" not in repair
+    with pytest.raises(SafetyError, match=r"3\.json: 1 files instead of 2"):
+        Table(tmp_path).repair_checkpoints()
+    with pytest.raises(SafetyError, match="lacks files that the commits contain"):
+        Table(tmp_path).vacuum(**FORCED)
+    builder.store.put(STALE, b"")
+    builder.checkpoint(3)
+    assert codes(check(builder.store, checkpoints=thorough)) == []
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_the_checksum_of_the_checkpoint_contradicts(tmp_path: Path, thorough: bool) -> None:
+    builder = build(tmp_path, first=4, checksums=(3,))
+    repair = describe(builder, "CHECKPOINT_DOUBTFUL", STALE, checkpoints=thorough)
+    assert repair.endswith(f"If the rows are right, move {checksum(3)} out of the table instead")
+    with pytest.raises(SafetyError, match="3.crc: numFiles is 2, but the log has 1"):
+        Table(tmp_path).repair_checkpoints()
+    assert_vacuum_is_refused(tmp_path, "of its version: numFiles is 2, but the log has 1")
+    (tmp_path / checksum(3)).unlink()  # the rows are right
+    assert codes(check(builder.store, checkpoints=thorough)) == []
+    assert Table(tmp_path).vacuum(**FORCED).files_removed == 1
+
+
+def test_a_checksum_of_an_older_version_is_kept(tmp_path: Path) -> None:
+    builder = build(tmp_path, first=3, checksums=(3,))
+    report = check(builder.store, checkpoints=True, all_versions=True)
+    assert codes(report) == ["CHECKPOINT_DOUBTFUL", "CHECKSUM_WRONG"]
+    repairs = {row["repair"] for row in report.findings.to_pylist() if row["file"] == checksum(3)}
+    assert len(repairs) == 1
+    assert f"keep this file: it may be right, and {STALE} wrong" in repairs.pop()
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_the_checksum_of_the_latest_version_contradicts(tmp_path: Path, thorough: bool) -> None:
+    builder = build(tmp_path, first=4, checksums=(4,))
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(4), checkpoints=thorough)
+    assert f"keep this file: it may be right, and {STALE} wrong" in repair
+    assert_vacuum_is_refused(tmp_path, "checkpoint of version 3: numFiles is 3, but the log has 2")
+
+
+@pytest.mark.parametrize("run", [Table.optimize, Table.checkpoint])
+def test_others_warn_without_the_commits(tmp_path: Path, run: Callable[[Table], object]) -> None:
+    build(tmp_path, first=4, checksums=(4,))
+    said: list[str] = []
+    run(Table(tmp_path, warn=said.append))
+    assert [text for text in said if "gone, so the checkpoint was used, as by all readers" in text]
+
+
+@pytest.mark.parametrize("run", [Table.optimize, Table.checkpoint, Table.vacuum])
+def test_the_checksum_and_the_commits_contradict(
+    tmp_path: Path, run: Callable[[Table], object]
+) -> None:
+    """A run would write a checkpoint, and a checksum file that agrees with it."""
+    builder = build(tmp_path, checksums=(4,))
+    repair = describe(builder, "CHECKPOINT_WRONG", STALE)
+    assert "--repair" in repair
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SafetyError, match="disagrees with the older log files: 1 files instead"):
+        run(Table(tmp_path))
+    assert sorted(tmp_path.rglob("*")) == before
+    Table(tmp_path).repair_checkpoints()
+    assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == [1, 2, 4]
+    assert codes(check(builder.store)) == []
+
+
+def test_a_wrong_checksum_beside_a_proven_checkpoint(tmp_path: Path) -> None:
+    builder = build(tmp_path, checksums=(4,))
+    builder.checkpoint(3)
+    name = tmp_path / checksum(4)
+    name.write_text(name.read_text().replace('"numFiles":3', '"numFiles":7'))
+    report = check(builder.store)
+    assert codes(report) == []
+    assert any("numFiles is 7, but the log has 3; readers do not need" in it for it in report.notes)
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+
+
+def test_a_purge_of_the_quarantine_is_refused(tmp_path: Path) -> None:
+    builder = build(tmp_path, first=4)
+    assert Table(tmp_path).vacuum(**FORCED, quarantine=True, quarantine_for="0s").files_removed == 1
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot()
+    write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
+    with pytest.raises(DeltactlError, match="numFiles is 3, but the log has 2"):
+        Table(tmp_path).purge_quarantine(force_retention=True)
+
+
+def assert_vacuum_is_refused(root: Path, problem: str) -> None:
+    before = sorted(root.rglob("*"))
+    with pytest.raises(SafetyError, match=problem) as caught:
+        Table(root).vacuum(**FORCED)
+    assert "Run `deltactl check" in str(caught.value.hint)
+    assert sorted(root.rglob("*")) == before
