@@ -5,6 +5,7 @@ Commits show it, or version checksum files, which another writer wrote.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,12 @@ from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
 from tests.operations.vacuum.test_local import age
 from tests.support.damage import check, codes
-from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+from tests.support.table_builder import LOG, Column, TableBuilder
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
 STALE = f"{LOG}/{3:020d}.checkpoint.parquet"
-FORCED = {"retain": "0s", "force_retention": True, "max_orphan_fraction": 1.0}
+FORCED: dict[str, Any] = {"retain": "0s", "force_retention": True, "max_orphan_fraction": 1.0}
 
 
 def checksum(version: int) -> str:
