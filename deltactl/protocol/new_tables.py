@@ -34,9 +34,10 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
     """
     parsed = parse_properties(properties)
     for key in parsed.keys() & _AFTERWARDS:
+        value = " to `name`" if key == "delta.columnMapping.mode" else ""
         raise UsageError(
             f"deltactl cannot set the property {key!r} on a new table",
-            hint="Omit this property; `deltactl alter` can set it afterwards.",
+            hint=f"Omit this property; `deltactl alter` can set it{value} afterwards.",
         )
     found = (needed_feature(key, value) for key, value in parsed.items())
     return frozenset(name for name in found if name is not None)

@@ -258,6 +258,19 @@ def ensure_follows(log: DeltaLog, later: Snapshot, earlier: Snapshot) -> None:
         )
 
 
+def ensure_fits_commit(log: DeltaLog, snapshot: Snapshot) -> None:
+    """Refuse a version whose checkpoint contradicts the commit of the same version.
+
+    Only if older commits are gone, as after a log cleanup: else, many files would be read.
+
+    Raises:
+        SafetyError: the checkpoint or the commit is wrong.
+    """
+    version = snapshot.segment.checkpoint_version
+    if version >= 0 and not log.has_commits(version - 1, version - 1):
+        ensure_matches_commits(log, version)
+
+
 def _refuse(log: DeltaLog, version: int, problem: str) -> SafetyError:
     return SafetyError(
         f"the checkpoint of version {version} of {log.uri} disagrees with the older log files: "

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.audit.audited_snapshot import ensure_follows, load_audited
+from deltactl.log.audit.audited_snapshot import ensure_fits_commit, ensure_follows, load_audited
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.commits.changes import sum_rows
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, sum_sizes
@@ -136,6 +136,7 @@ def load_versions(log: DeltaLog, options: RestoreOptions) -> Versions:
     doubts.warn(log)
     for snapshot in (current, target):
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
+    ensure_fits_commit(log, target)
     ensure_follows(log, current, target)
     return Versions(log, current, target)
 

@@ -73,6 +73,8 @@ def test_the_commit_of_the_version_contradicts(tmp_path: Path, thorough: bool) -
         Table(tmp_path).repair_checkpoints()
     with pytest.raises(SafetyError, match="lacks files that the commits contain"):
         Table(tmp_path).vacuum(**FORCED)
+    with pytest.raises(SafetyError, match="disagrees with the older log files"):
+        Table(tmp_path).restore(version=3)
     builder.store.put(STALE, b"")
     builder.checkpoint(3)
     assert codes(check(builder.store, checkpoints=thorough)) == []
