@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +47,7 @@ def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
     """Compare every log compaction file with its commits."""
     reader, listing = log.reader, log.listing
     keys = _partition_keys(log) if listing.compacted else []
+    are_doubtful = cache(lambda: bool(find_doubts(log)))
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)
         commits = [listing.commits[v] for v in versions if v in listing.commits]
@@ -58,7 +60,7 @@ def check_compactions(log: DeltaLog) -> Iterator[CompactionVerdict]:
             problem = _find_contradiction(reader, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
-        if problem is not None and find_doubts(log):
+        if problem is not None and are_doubtful():
             yield CompactionVerdict(last, info.name, is_unproven=True)
         elif problem is not None and _has_more(reader, info, commits):
             found = (v for v in find_unmeasured(log, last) if v >= first)

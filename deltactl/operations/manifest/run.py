@@ -102,18 +102,16 @@ def generate_manifests(
         options = replace(options, check=options.check or dry_run)
         is_whole, is_earlier = options.where is None, options.version is not None
         writing = Writing(log, place, context, is_whole=is_whole, is_earlier=is_earlier)
-        if options.check:
-            if options.since is not None:
-                since = writing.read().limit_since(snapshot, options.since)
-                options = replace(options, since=since)
-            report = _generate(log, snapshot, lines, options, context, output=place)
-        elif _is_recorded(snapshot, options, place):
+        if not options.check and _is_recorded(snapshot, options, place):
             with writing:
                 options = replace(options, since=writing.limit_since(snapshot, options.since))
                 report = _write_newest(
                     log, snapshot, lines, options, context, output=place, writing=writing
                 )
         else:
+            if options.check and options.since is not None:
+                since = writing.read().limit_since(snapshot, options.since)
+                options = replace(options, since=since)
             report = _generate(log, snapshot, lines, options, context, output=place)
     if not report.plan.is_empty:
         warn_of_old_types(snapshot, context.warn)
