@@ -49,11 +49,8 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
     except (ValueError, RecursionError):
         warn(f"{HINT_NAME} is not valid JSON, so the whole log is listed")
         return None
-    try:
-        version = int(node["version"])
-    except (ValueError, KeyError, TypeError):
-        version = -1
-    if version < 0:
+    version = _version_of(node)
+    if version is None:
         warn(f"{HINT_NAME} names no version, so the whole log is listed")
         return None
     stored = node.get("checksum")
@@ -61,6 +58,22 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
         warn(f"{HINT_NAME} does not match its own checksum; listing the whole log")
         return None
     return version
+
+
+def parse_unchecked(data: bytes) -> int | None:
+    """Return the version for readers that do not compare the checksum, such as delta-rs."""
+    try:
+        return _version_of(_load_verbatim(data))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _version_of(node: Mapping[str, Any]) -> int | None:
+    try:
+        version = int(node["version"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return version if version >= 0 else None
 
 
 def count_parts(data: bytes) -> int | None:

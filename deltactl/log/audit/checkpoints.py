@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from deltactl.errors import (
@@ -28,7 +28,7 @@ from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.hint import HINT_NAME, count_parts, parse_hint
+from deltactl.log.hint import HINT_NAME, count_parts, parse_hint, parse_unchecked
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import is_readable, is_valid
 from deltactl.log.segment import LogSegment, find_lost_commits, select_segment
@@ -255,14 +255,18 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
         StorageError: the store failed. `_last_checkpoint` may still be valid.
     """
     said: list[str] = []
-    version = None
+    version, data = None, b""
     with suppress(ObjectNotFoundError):
         data = log.store.read(HINT_NAME)
         version = parse_hint(data, said.append)
     listing = log.listed  # from the checkpoint of an earlier content of this file on
     usable = [c for c in listing.checkpoints if c not in bad]
     if said:
-        return HintVerdict(version, said[0])
+        version = parse_unchecked(data)
+        unusable = None if version is None else _find_unusable(version, data, listing, usable)
+        if unusable is None:
+            return HintVerdict(version, said[0])
+        return replace(unusable, problem=f"{said[0]}; {unusable.problem}")
     if version is None:
         missing = f"{HINT_NAME} is missing" if usable else None
         return HintVerdict(None, missing, is_missing=missing is not None)
@@ -273,6 +277,13 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
     lost = find_lost_commits(listing, version, log.uri)
     if lost is not None and version > (listing.latest_version or 0):
         return HintVerdict(version, lost.message, is_ahead=True)
+    return _find_unusable(version, data, listing, usable) or HintVerdict(version, None)
+
+
+def _find_unusable(
+    version: int, data: bytes, listing: LogListing, usable: Sequence[Checkpoint]
+) -> HintVerdict | None:
+    """Return the problem of readers that use the checkpoint in ``_last_checkpoint``, if any."""
     # delta-rs and DuckDB need a complete checkpoint of this version or a later one.
     newest = max((c.version for c in listing.checkpoints), default=-1)
     sizes = {len(c.files) for c in usable if c.version == version}
@@ -288,7 +299,7 @@ def check_hint(log: DeltaLog, bad: frozenset[Checkpoint]) -> HintVerdict:
             "DuckDB cannot open the table"
         )
         return HintVerdict(version, problem, stops_readers=True)
-    return HintVerdict(version, None)
+    return None
 
 
 def find_hint_problem(log: DeltaLog, snapshot: Snapshot) -> str | None:

@@ -89,7 +89,9 @@ class CommitBytes:
         if timestamp is None:
             raise CorruptLogError(
                 f"{self.name} has no inCommitTimestamp, although the table enables in-commit "
-                "timestamps"
+                "timestamps",
+                hint="Run `deltactl alter TABLE --set delta.enableInCommitTimestamps=false`, then "
+                "rerun. Its rows are not affected. Another `--set` can enable them again.",
             )
         return timestamp
 

@@ -46,7 +46,7 @@ from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_
 from deltactl.protocol.arrow_schemas import JSON_NAMES
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import HOUR_MS, format_count
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _CLOCK_DIFFERENCE_MS: Final = 60_000  # clocks of sound machines differ by less
@@ -250,6 +250,11 @@ class CommitChecker(Visitor):
             if time is None:
                 problem = "it has no inCommitTimestamp, but the table enables in-commit timestamps"
                 self._add("COMMIT_TIME", problem, version)
+                if version == max(self._times):
+                    self._findings.repairs[self._log.commit_file(version)] = (
+                        "commands that commit fail until a later commit: run `deltactl alter "
+                        f"{shlex.quote(self._log.uri)} --set delta.enableInCommitTimestamps=false`"
+                    )
             elif newest is not None and time <= newest:
                 self._add(
                     "COMMIT_TIME", f"its inCommitTimestamp {time} is not after {newest}", version
@@ -257,11 +262,22 @@ class CommitChecker(Visitor):
             newest = time if newest is None or time is None else max(newest, time)
 
     def _note_dates(self) -> None:
-        """Note commits that are older than the first one. Clocks of writers may cause this too."""
-        created = self._dates.get(0)
+        """Note commits that are older than the first one, or later than the next one.
+
+        Clocks of writers may cause this too.
+        """
+        dates, created = self._dates, self._dates.get(0)
+        late = [v for v, date in dates.items() if date - dates.get(v + 1, date) > HOUR_MS]
+        if late:
+            many = format_count(len(late), "commit is", "commits are")
+            self._findings.note(
+                f"{many} dated more than an hour after the next one, such as commit {min(late)}: "
+                "the clock of a writer was wrong, or a tool copied a later file over the commit. "
+                "Compare the rows with what you expect"
+            )
         if created is None:
             return
-        older = [v for v, date in self._dates.items() if date < created - _CLOCK_DIFFERENCE_MS]
+        older = [v for v, date in dates.items() if date < created - _CLOCK_DIFFERENCE_MS]
         if older:
             many = format_count(len(older), "commit is", "commits are")
             self._findings.note(

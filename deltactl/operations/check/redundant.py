@@ -177,9 +177,17 @@ def check_older_checksums(
     broken: frozenset[Checkpoint],
     verdicts: Sequence[Verdict] | None,
     findings: Findings,
+    *,
+    every: bool,
 ) -> int:
-    """Compare each checksum with its version, rebuilt; return the number of checksums."""
+    """Compare each checksum with its version, rebuilt; return the number of checksums.
+
+    Without ``every``, only the newest checksum, from which readers may take actions.
+    """
     first, num_checksums = log.first_rebuildable(), 0
+    if not every:
+        newest = max((v for v in log.checksum_files if v <= latest.version), default=-1)
+        first = max(newest, latest.segment.checkpoint_version, first)
     for version in sorted(log.checksum_files):
         if not first <= version < latest.version:
             continue

@@ -129,9 +129,14 @@ class _Run:
             return self._report(None, unsupported=unsupported)
         first = commits.last_unread(snapshot.version) + 1
         self._vectors.check(snapshot, first, self.findings)
-        if self.options.all_versions and self.options.checkpoints:
+        if self.options.checkpoints:
             self.counts.num_checksums += check_older_checksums(
-                self.log, snapshot, broken, self._verdicts, self.findings
+                self.log,
+                snapshot,
+                broken,
+                self._verdicts,
+                self.findings,
+                every=self.options.all_versions,
             )
         engine = self._check_files(snapshot)
         return self._report(snapshot, engine, unsupported)

@@ -181,12 +181,63 @@ def test_commits_that_are_older_than_the_first_one(is_noted: bool) -> None:
     assert len(notes) == is_noted
 
 
+@pytest.mark.parametrize("late_ms", [3_600_000, 3_600_001])
+def test_a_commit_that_is_later_than_the_next_one(late_ms: int) -> None:
+    """A tool copied a commit of a copy of the table over commit 1."""
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    edit_action(builder, 1, "commitInfo", timestamp=START_MS + late_ms)
+    edit_action(builder, 2, "commitInfo", timestamp=START_MS)
+    notes = [note for note in check(builder.store).notes if "such as commit 1" in note]
+    assert len(notes) == (late_ms > 3_600_000)
+
+
 @pytest.mark.parametrize("time", [None, 5])
 def test_in_commit_timestamps(time: int | None) -> None:
     assert codes(check(timed().store, **DEEP)) == []
     builder = timed()
     edit_action(builder, 2, "commitInfo", inCommitTimestamp=time)
     assert codes(check(builder.store)) == ["COMMIT_TIME"]
+
+
+def test_the_newest_commit_lacks_its_timestamp() -> None:
+    builder = timed()
+    edit_action(builder, 2, "commitInfo", inCommitTimestamp=None)
+    (row,) = check(builder.store).findings.to_pylist()
+    setting = "--set delta.enableInCommitTimestamps=false"
+    assert setting in row["repair"]
+    table = Table("x", store=builder.store)
+    with pytest.raises(CorruptLogError, match="has no inCommitTimestamp") as caught:
+        table.optimize()
+    assert setting in str(caught.value.hint)
+    for value in ("false", "true"):
+        table.alter(properties={"delta.enableInCommitTimestamps": value})
+    assert table.optimize().versions
+    assert codes(check(builder.store, **DEEP)) == []
+
+
+def test_a_hint_with_a_wrong_checksum_names_no_checkpoint() -> None:
+    """delta-rs and DuckDB do not compare the checksum."""
+    builder = table()
+    builder.checkpoint(3)
+    builder.store.put(HINT, b'{"version": 4, "size": 1, "checksum": "0"}')
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["file"]) == ("HINT_WRONG", HINT)
+    assert "does not match its own checksum" in row["problem"]
+    assert row["problem"].endswith("delta-rs and DuckDB cannot open the table")
+    builder.store.put(HINT, b'{"version": 3, "size": 1, "checksum": "0"}')
+    assert codes(check(builder.store)) == []
+
+
+def test_the_newest_checksum_is_of_an_older_version() -> None:
+    builder = table()
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(3)
+    write_checksum(builder.store, snapshot, 7, snapshot.size_bytes)
+    assert codes(check(builder.store)) == []
+    (row,) = check(builder.store, checkpoints=True).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("CHECKSUM_WRONG", 3)
+    assert "numFiles is 7, but the log has 3" in row["problem"]
 
 
 @pytest.mark.parametrize(
