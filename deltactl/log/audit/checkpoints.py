@@ -106,8 +106,9 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
         foreign = find_foreign_id(log, checkpoint.version)
         if foreign is not None:
             return Verdict(checkpoint, "ambiguous", foreign[0], before=foreign[1])
-        for name, problem in _find_contradictions(log, checkpoint):
-            return Verdict(checkpoint, "ambiguous", problem, contradicts=name)
+        found = next(_find_contradictions(log, checkpoint), None)
+        if found is not None:
+            return Verdict(checkpoint, "ambiguous", found[1], contradicts=found[0])
         return Verdict(
             checkpoint, "unproven", "the log no longer has the commits to compare it with"
         )
@@ -133,22 +134,17 @@ def _find_contradictions(log: DeltaLog, checkpoint: Checkpoint) -> Iterator[tupl
     The commits just before it are compared, although older ones are missing.
     """
     version = checkpoint.version
-    with suppress(CorruptLogError, ObjectNotFoundError):
-        if log.has_commits(version, version):
-            name, problem = (
-                log.commit_file(version),
-                _find_older_problem(log, _load_alone(log, checkpoint)),
-            )
+    if log.has_commits(version, version):
+        with suppress(CorruptLogError, ObjectNotFoundError):
+            problem = _find_older_problem(log, _load_alone(log, checkpoint))
             if problem is not None:
+                name = log.commit_file(version)
                 yield name, f"it disagrees with the log up to {name}: {problem}"
-    with suppress(CorruptLogError, ObjectNotFoundError):
-        if version in log.checksum_files:
-            name, problem = (
-                log.checksum_file(version),
-                find_contradiction(_load_alone(log, checkpoint)),
-            )
+    if version in log.checksum_files:
+        with suppress(CorruptLogError):
+            problem = find_contradiction(_load_alone(log, checkpoint))
             if problem is not None:
-                yield name, problem
+                yield log.checksum_file(version), problem
 
 
 def _load_alone(log: DeltaLog, checkpoint: Checkpoint) -> Snapshot:

@@ -91,7 +91,7 @@ class CommitBytes:
                 f"{self.name} has no inCommitTimestamp, although the table enables in-commit "
                 "timestamps",
                 hint="Run `deltactl alter TABLE --set delta.enableInCommitTimestamps=false`, then "
-                "rerun. Its rows are not affected. Another `--set` can enable them again.",
+                "rerun. The rows are not affected. Another `--set` can enable them again.",
             )
         return timestamp
 
