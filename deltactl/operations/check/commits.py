@@ -267,24 +267,26 @@ class CommitChecker(Visitor):
         Clocks of writers may cause this too.
         """
         dates, created = self._dates, self._dates.get(0)
-        late = [v for v, date in dates.items() if date - dates.get(v + 1, date) > HOUR_MS]
-        if late:
-            many = format_count(len(late), "commit is", "commits are")
-            self._findings.note(
-                f"{many} dated more than an hour after the next one, such as commit {min(late)}: "
-                "the clock of a writer was wrong, or a tool copied a later file over the commit. "
-                "Compare the rows with what you expect"
+        self._note_odd(
+            [v for v, date in dates.items() if date - dates.get(v + 1, date) > HOUR_MS],
+            "more than an hour after the next one",
+            "a tool copied a later file over the commit. Compare the rows with what you expect",
+        )
+        if created is not None:
+            self._note_odd(
+                [v for v, date in dates.items() if date < created - _CLOCK_DIFFERENCE_MS],
+                "before commit 0",
+                "the log has commits of two tables. This is so if a table was created again and "
+                "then copied by a tool that deletes nothing. Compare the log with that of the "
+                "original table",
             )
-        if created is None:
-            return
-        older = [v for v, date in dates.items() if date < created - _CLOCK_DIFFERENCE_MS]
-        if older:
-            many = format_count(len(older), "commit is", "commits are")
+
+    def _note_odd(self, versions: list[int], when: str, cause: str) -> None:
+        if versions:
+            many = format_count(len(versions), "commit is", "commits are")
             self._findings.note(
-                f"{many} dated before commit 0, such as commit {min(older)}: the clock of a writer "
-                "was wrong, or the log has commits of two tables. This is so if a table was "
-                "created again and then copied by a tool that deletes nothing. Compare the log "
-                "with that of the original table"
+                f"{many} dated {when}, such as commit {min(versions)}: the clock of a writer was "
+                f"wrong, or {cause}"
             )
 
     def check_partition_keys(self, snapshot: Snapshot) -> None:
