@@ -104,12 +104,7 @@ class CommitDoubts(Visitor):
     def _describe(self, version: int, more: str = "") -> str:
         text = f"{DeltaLog.commit_file(version)} may be damaged: {self.found[version]}{more}"
         undo = self.restores.find_undo(version)
-        return text if undo is None else f"{text}. {self.describe_undo(undo)}: keep it as it is"
-
-    def describe_undo(self, version: int) -> str:
-        """Return what undid a commit: see ``Restores.find_undo``."""
-        target = self.restores.targets[version]
-        return f"Version {version} restores version {target}, from before this commit"
+        return text if undo is None else f"{text}. {self.restores.describe(undo)}: keep it as it is"
 
     def ensure_none(
         self,

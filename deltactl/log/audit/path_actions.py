@@ -151,6 +151,17 @@ class NameActions:
                     found[version] = count
         return found
 
+    def count_live(self, versions: Iterable[int]) -> dict[int, int]:
+        """Return the number of live files by version, if all commits have been taken."""
+        names, times, _ = _sort(self._names, self._times)
+        found = {}
+        for version in versions:
+            chosen = times >> 1 <= version
+            kept, then = names[chosen], times[chosen]
+            is_last = np.append(kept[1:] != kept[:-1], True)[: len(kept)]
+            found[version] = int(np.count_nonzero(then[is_last] & 1))
+        return found
+
 
 class FirstActions(Visitor):
     """Takes the file actions of the commits from version 0 on, if version 0 is among them.

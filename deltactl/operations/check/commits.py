@@ -62,6 +62,11 @@ _RESTORE_REPLACED: Final = (
     "there twice. Until then, do not vacuum, and keep all checkpoints and .crc files. `deltactl "
     "explain COMMIT_DOUBTFUL` says what helps without a backup"
 )
+_RESTORE_AGAIN: Final = (
+    "cannot be repaired by one command: if an earlier commit was replaced since, such as by its "
+    "original from a backup, put it back as it was. Or run `deltactl restore {table} --to-version "
+    "{target}` again: this undoes all changes since, which must be written again"
+)
 UNTIL_DELETED: Final = (
     "`vacuum` and log cleanup stay refused (on a terminal, they ask) until the commit is deleted: "
     "when `delta.logRetentionDuration` has passed, confirm `deltactl checkpoint {table} "
@@ -97,6 +102,7 @@ class CommitChecker(Visitor):
         self._dates: dict[int, int] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
+        self._restores = Restores()
         self.broken: set[int] = set()
         self.digests: dict[int, Stored] = {}
         self.protocols: dict[int, Protocol] = {}
@@ -110,15 +116,14 @@ class CommitChecker(Visitor):
             StorageError: one cannot be read.
         """
         doubts = CommitDoubts()
+        self._restores = doubts.restores
         self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
             if (undo := doubts.restores.find_undo(version)) is not None:
                 name = self._log.commit_files[version].name
-                self._findings.repairs[name] = _KEEP_UNDONE.format(
-                    undo=doubts.describe_undo(undo), table=shlex.quote(self._log.uri)
-                )
-        self._check_restores(doubts.restores)
+                self._findings.repairs[name] = self._keep_undone(undo)
+        self._check_restores()
         check_missing_schemas(self._log, self.metadata, self._findings)
         for version, earlier, count in self.actions.find_repeated_removes(self._read):
             problem = (
@@ -128,14 +133,20 @@ class CommitChecker(Visitor):
             self._add("REMOVE_REPEATED", problem, version)
             if (undo := doubts.restores.find_undo(version)) is not None:
                 name = self._log.commit_files[version].name
-                repair = _REPAIRED.format(undo=doubts.describe_undo(undo))
+                repair = _REPAIRED.format(undo=doubts.restores.describe(undo))
                 self._findings.repairs.setdefault(name, repair)
 
-    def _check_restores(self, restores: Restores) -> None:
-        """Find restores that left files, if all commits up to them can be read."""
+    def _keep_undone(self, undo: int) -> str:
+        """Return what to do about a commit that a later version undid."""
+        return _KEEP_UNDONE.format(
+            undo=self._restores.describe(undo), table=shlex.quote(self._log.uri)
+        )
+
+    def _check_restores(self) -> None:
+        """Find restores that left or lack files, if all commits up to them can be read."""
         read = self._read
         unread = min(set(range(len(read) + 1)) - read)
-        targets = {v: it for v, it in restores.targets.items() if v < unread}
+        targets = {v: it for v, it in self._restores.targets.items() if v < unread}
         found = self._names.find_unrestored(targets) if targets else {}
         for version, left in found.items():
             problem = (
@@ -144,6 +155,14 @@ class CommitChecker(Visitor):
                 "changed later"
             )
             self._add("RESTORE_INCOMPLETE", problem, version)
+        counts = {v: count for v, count in self._restores.counts.items() if v < unread}
+        for version, live in (self._names.count_live(counts) if counts else {}).items():
+            if live < counts[version] and self._restores.find_undo(version) is None:
+                problem = (
+                    f"it restored the {counts[version]:,} files of version {targets[version]}, but "
+                    f"by the commits, {live:,} are live in this version: a commit was changed later"
+                )
+                self._add("RESTORE_INCOMPLETE", problem, version)
 
     def check_unknown_removes(self, broken: Collection[Checkpoint]) -> None:
         """Find removes of files that neither the commits nor the oldest checkpoint have.
@@ -168,7 +187,12 @@ class CommitChecker(Visitor):
             if base is not None:
                 problem += f", or {base.names[0]} lacks the files or their tombstones"
             self._add("COMMIT_DOUBTFUL", problem, version)
-            self._findings.repairs[self._log.commit_files[version].name] = _RESTORE_REPLACED
+            undo, repair = self._restores.find_undo(version), _RESTORE_REPLACED
+            if undo is not None:
+                repair = self._keep_undone(undo)
+            elif (target := self._restores.targets.get(version)) is not None:
+                repair = _RESTORE_AGAIN.format(table=shlex.quote(self._log.uri), target=target)
+            self._findings.repairs[self._log.commit_files[version].name] = repair
 
     def see(self, commit: CommitBytes) -> bool:
         """Check the content of a commit, and take its actions that are not file actions."""

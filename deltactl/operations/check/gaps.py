@@ -36,12 +36,7 @@ def check_gaps(log: DeltaLog, findings: Findings) -> None:
             code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
             where = f"before version {after}" if before < 0 else f"between {before} and {after}"
             _add_gap(code, before + 1, after - 1, where, findings)
-    if not log.commit_files:
-        findings.note(
-            f"no commit is left, only checkpoints up to version {newest}, so the history of the "
-            f"table and the time of this version are lost: {_advise_commit(log, newest)}"
-        )
-    last = max(log.commit_files, default=newest)
+    last = max(log.commit_files, default=-1)
     if last < newest:
         where = f"up to the newest checkpoint, of version {newest}"
         first = max(last + 1, oldest)

@@ -45,12 +45,12 @@ def rewriting(find: Callable[[TableBuilder], str], change: Callable[[bytes], byt
 
 
 def in_checkpoint(edit: Callable[[Rows], Rows], *, version: int | None = None) -> Damage:
-    """Change the rows of a checkpoint; without a version, of the latest, without its commits."""
+    """Change the rows of a checkpoint; without a version, of the latest, without older commits."""
 
     def damage(builder: TableBuilder) -> None:
         builder.checkpoint(version)
         if version is None:
-            builder.forget_commits(5)
+            builder.forget_commits(4)
         edit_parquet(builder.store, only_file(builder, ".checkpoint.parquet"), edit)
 
     return damage

@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl import Table
-from tests.support.damage import check, codes
+from tests.support.damage import check, codes, edit_commit
 from tests.support.restores import memory_table, restore
-from tests.support.table_builder import TableBuilder, commit_path
+from tests.support.stores import fresh_store
+from tests.support.table_builder import Column, TableBuilder, commit_path
 
 
 def left(**parameters: Any) -> TableBuilder:
@@ -36,6 +37,44 @@ def test_files_that_a_restore_left_are_found_until_they_are_gone() -> None:
 def test_a_restore_of_an_unknown_version_or_of_a_part_is_not_compared() -> None:
     for parameters in ({"version": None}, {"version": 1, "predicate": '["p = 1"]'}, {"version": 2}):
         assert codes(check(left(**parameters).store)) == []
+
+
+def test_a_restore_lacks_files_after_an_original_came_back() -> None:
+    """A commit that lost its remove action was undone by a restore."""
+    builder = memory_table()
+    (path,) = builder.append([{"id": 1}])
+    builder.commit(builder.remove_action(path), builder.write_file([{"id": 2}]))
+    original = builder.store.read(commit_path(2))
+    edit_commit(builder, 2, lambda action: None if "remove" in action else action)
+    restore(builder.store, 1)
+    assert codes(check(builder.store)) == []
+    builder.store.put(commit_path(2), original)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("RESTORE_INCOMPLETE", 3)
+    assert "restored the 1 files of version 1, but by the commits, 0 are live" in row["problem"]
+    restore(builder.store, 1)
+    assert codes(check(builder.store)) == []
+
+
+@pytest.mark.parametrize("where", [None, "p = 1"])
+def test_a_doubtful_commit_that_a_restore_undid_is_kept(where: str | None) -> None:
+    builder = TableBuilder(
+        fresh_store(), [Column("id"), Column("p", "integer")], partition_by=["p"]
+    )
+    (path,) = builder.append([{"id": 1, "p": 1}])
+    builder.commit(
+        builder.remove_action(path),
+        builder.write_file([{"id": 2, "p": 1}]),
+        operationMetrics={"numRemovedFiles": "1", "numAddedFiles": "1"},
+        operation="OPTIMIZE",
+    )
+    edit_commit(builder, 2, lambda action: None if "remove" in action else action)
+    restore(builder.store, 1, where=where)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert row["code"] == "COMMIT_DOUBTFUL"
+    assert row["repair"].startswith("keep the commit as it is, also if a backup has the original")
+    part = "a part of " if where else ""
+    assert f"Version 3 restores {part}version 1, from before this commit" in row["repair"]
 
 
 def test_nothing_is_compared_if_a_commit_before_it_is_missing() -> None:

@@ -87,7 +87,7 @@ def test_a_checkpoint_that_breaks_further_in_is_left_aside(depth: Depth) -> None
     assert codes(report) == ["CHECKPOINT_UNREADABLE"]
     assert report.counts.num_checked == 3  # by the commits
     before = report.findings
-    builder.forget_commits(5)
+    builder.forget_commits(4)
     report = check(builder.store, depth=depth)
     assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
     repairs = [r["repair"].split()[0] for r in (*before.to_pylist(), *report.findings.to_pylist())]
@@ -502,14 +502,14 @@ def test_valid_tables_give_no_findings(shape: str, features: str) -> None:
     assert codes(report) == expected, report.findings.to_pylist()
 
 
-def test_a_checkpoint_without_any_commit_is_a_note() -> None:
+def test_a_checkpoint_without_any_commit() -> None:
+    """A log cleanup keeps the commit of the checkpoint, without which Spark cannot open it."""
     builder = table()
     builder.checkpoint()
     builder.forget_commits(5)
-    report = check(builder.store)
-    assert codes(report) == []
-    (note,) = (note for note in report.notes if "_last_checkpoint" not in note)
-    assert note.startswith("no commit is left, only checkpoints up to version 4")
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("HISTORY_GAP", 4)
+    assert "--set deltactl.versionAfter=4" in row["repair"]
 
 
 @pytest.mark.parametrize("options", [{}, {"checkpoints": True}], ids=["plain", "checkpoints"])
@@ -567,9 +567,9 @@ def test_an_unreadable_checkpoint_without_any_commit_stops_readers() -> None:
     (name,) = (it for it in builder.store.list_from(LOG) if ".checkpoint." in it.name)
     builder.store.put(name.name, b"no checkpoint")
     report = check(builder.store)
-    assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
+    assert codes(report) == ["CHECKPOINT_UNREADABLE", "HISTORY_GAP", "LOG_GAP"]
     assert not any("readers work" in note for note in report.notes)
-    repair = report.findings["repair"][1].as_py()
+    (repair,) = (it["repair"] for it in report.findings.to_pylist() if it["code"] == "LOG_GAP")
     assert "how to copy an earlier version, if the log can rebuild one" in repair
     warnings: list[str] = []
     with pytest.raises(CorruptLogError):

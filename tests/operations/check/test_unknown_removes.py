@@ -47,6 +47,16 @@ def test_a_replaced_commit_is_found(
     assert "compare this commit and the earlier ones with a backup" in row["repair"]
 
 
+def test_the_replaced_commit_stays_away_after_a_restore(tmp_path: Path) -> None:
+    """With its original, the restore would lose rows."""
+    replace_optimize(tmp_path)
+    table = Table(tmp_path, warn=lambda _: None)
+    table.restore(version=2)
+    (row,) = table.check().findings.to_pylist()
+    assert row["repair"].startswith("keep the commit as it is, also if a backup has the original")
+    assert "Version 5 restores version 2, from before this commit" in row["repair"]
+
+
 @pytest.mark.parametrize("checkpoints", [False, True])
 def test_commits_with_which_a_later_checkpoint_agrees_are_kept(
     tmp_path: Path, checkpoints: bool
