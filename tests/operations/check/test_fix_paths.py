@@ -145,7 +145,7 @@ def test_what_is_unknown_has_to_be_named(table: TextTable) -> None:
     Table(str(table.root)).checkpoint(CheckpointOptions())
     for version in range(table.version + 1):
         (table.root / "_delta_log" / f"{version:020}.json").unlink()
-    assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
+    assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL", "HISTORY_GAP"]
     assert fix(table.root).version_after is None
     with pytest.raises(UsageError, match="is not the path of a file that"):
         fix(table.root, ["p=x"])

@@ -52,7 +52,7 @@ def problems(report: CheckReport) -> list[str]:
         ([3], [0, 1, 2, 3], None),
         ([3], [0, 2], None),
         ([4], [0, 1, 2, 3], None),
-        ([4], [0, 1, 2, 3, 4], None),
+        ([4], [0, 1, 2, 3, 4], "commit 4 is missing up to the newest checkpoint, of version 4"),
     ],
 )
 def test_the_commit_of_a_checkpoint_is_lost(
