@@ -31,6 +31,7 @@ from deltactl.storage.names import is_absolute_name, is_local_uri
 from deltactl.storage.open import open_directory, open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
+from deltactl.units import format_count
 
 PRESENCE_COLUMNS: Final[tuple[str, ...]] = ("path", "size_bytes", "deletion_vector")
 _FILES_A_TASK: Final = 10_000
@@ -64,7 +65,7 @@ def find_missing(
 
     ``batches`` are live files with ``PRESENCE_COLUMNS``. ``sized`` are paths of the files whose
     sizes are compared in any case; all of them if ``None``. ``everywhere``: files on other storage
-    are looked up too.
+    are looked up too. Archived files are not missing, but a warning.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
@@ -74,6 +75,7 @@ def find_missing(
         batches = _without_listed(store, batches, sized)
     problems: dict[str, str] = {}
     elsewhere: set[str] = set()
+    archived: set[str] = set()
     spec = PresenceSpec(store.uri, context.storage_options, everywhere)
     tasks = _make_tasks(store, batches)
     while group := list(islice(tasks, _TASKS_AT_ONCE)):
@@ -82,6 +84,12 @@ def find_missing(
         for result in results:
             problems |= result.problems
             elsewhere |= result.elsewhere
+            archived |= result.archived
+    if archived:
+        context.warn(
+            f"{format_count(len(archived), 'file')} in an archive storage class of S3, such as "
+            f"{min(archived)!r}: readers fail while these objects are not restored from it"
+        )
     if elsewhere:
         context.warn(
             f"{len(elsewhere)} files on other storage were not checked, such as {min(elsewhere)!r}"
@@ -245,10 +253,14 @@ class PresenceTask:
 
 @dataclass(frozen=True, slots=True)
 class PresenceResult:
-    """The problems of files, by name; ``elsewhere``: files on other storage, not checked."""
+    """The problems of files, by name; ``elsewhere``: files on other storage, not checked.
+
+    ``archived``: files whose storage class archives them.
+    """
 
     problems: Mapping[str, str] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
+    archived: frozenset[str] = frozenset()
 
 
 def _look_for_files(spec: PresenceSpec, task: PresenceTask, attempt: int) -> PresenceResult:
@@ -270,7 +282,10 @@ def look_up(store: Store, spec: PresenceSpec, task: PresenceTask) -> PresenceRes
         if name not in elsewhere
         and (problem := find_problem(name, found.get(name), size, at_least=task.at_least))
     }
-    return PresenceResult(problems, elsewhere)
+    archived = frozenset(
+        name for name, info in found.items() if info is not None and info.is_archived
+    )
+    return PresenceResult(problems, elsewhere, archived)
 
 
 def find_problem(

@@ -56,11 +56,15 @@ class Replacement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One stored file: name relative to the root, size, modification time (ms since 1970)."""
+    """One stored file: name relative to the root, size, modification time (ms since 1970).
+
+    ``is_archived``: its storage class is one of S3 whose objects are read after a restore only.
+    """
 
     name: str
     size_bytes: int
     modified_ms: int
+    is_archived: bool = False
 
 
 @dataclass(slots=True)

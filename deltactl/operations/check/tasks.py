@@ -117,6 +117,9 @@ class _BatchChecker:
         self._unchecked = frozenset(errors)
         for name, error in errors.items():
             self._findings.add("FILE_UNCHECKED", error.message, file=name)
+        for name, info in self._infos.items():
+            if info is not None and info.is_archived:
+                self._findings.add("FILE_ARCHIVED", "its storage class is an archive", file=name)
         present: list[Present] = []
         gone = 0
         for file, vector in zip(logged, vectors, strict=True):

@@ -16,14 +16,15 @@ from deltactl.storage.parallel import pages_in_parallel
 from deltactl.storage.store import Enter, FileInfo, Tree
 
 _NAMES_IN_A_BATCH: Final = 1000
-
+_ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
 _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
 
 
 def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
     """Return the facts in an entry of ``ls`` or ``info``; the file gets the name ``name``."""
-    return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
+    is_archived = entry.get("StorageClass") in _ARCHIVES
+    return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry), is_archived)
 
 
 def _modified_ms(entry: Mapping[str, Any]) -> int:

@@ -349,6 +349,7 @@ class S3Service(ObjectService):
                         # Some stores give milliseconds here, but only seconds when asked for the
                         # object itself.
                         "LastModified": found["LastModified"].replace(microsecond=0),
+                        "StorageClass": found.get("StorageClass"),
                     }
                     for found in answer.get("Contents") or ()
                 ),
