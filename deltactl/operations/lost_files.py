@@ -188,8 +188,8 @@ def find_kept_refusal(
             )
     if replaced := find_replaced(omitted, missing):
         return SafetyError(
-            f"{replaced[0]!r} exists ({problems[replaced[0]]}): perhaps another program wrote rows "
-            "to it, and a vacuum would delete them",
+            f"{replaced[0]!r} exists ({problems[replaced[0]]}): perhaps another program wrote to "
+            "it, and a vacuum would delete it",
             hint="Move it, and all other such files, out of the table, and keep them. Then rerun. "
             "See `deltactl explain FILE_SIZE`.",
         )
@@ -197,13 +197,15 @@ def find_kept_refusal(
 
 
 def find_replaced(omitted: pa.Table, missing: Iterable[Missing]) -> list[str]:
-    """Return the data files of this table that exist, but with another size than in the log.
+    """Return the files of this table, also of vectors, whose size is not that in the log.
 
     The arguments are those of ``find_kept_refusal``.
     """
     other = [it.path for it in missing if it.problem != GONE and is_placed(it.path)]
     names = pa.array([name for name in other if not is_absolute(name)], pa.string())
-    found: list[str] = names.filter(pc.is_in(names, value_set=omitted["path"])).to_pylist()
+    needed = [*omitted["path"].chunks, *vector_files(omitted["deletion_vector"]).chunks]
+    is_needed = pc.is_in(names, value_set=pa.chunked_array(needed, pa.string()))
+    found: list[str] = names.filter(is_needed).to_pylist()
     return found
 
 

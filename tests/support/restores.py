@@ -70,11 +70,11 @@ def latest(store: Store) -> int:
 
 
 def damaged(what: str) -> tuple[TableBuilder, str]:
-    """Version 2 lacks something: 1 adds a file, 2 marks a row, 3 removes it, 4 appends."""
+    """Version 2 lacks something: 1 adds files, 2 marks a row, 3 removes two files, 4 appends."""
     builder = memory_table(features=["deletionVectors"])
-    path, kept = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}])
+    path, kept, other = builder.append([{"id": 1}, {"id": 2}], [{"id": 3}], [{"id": 5}])
     builder.delete_rows(path, [0])
-    builder.remove(path)
+    builder.remove(path, other)
     builder.append([{"id": 4}])
     store = builder.store
     vector = next(name for batch in store.walk() for name in batch if name.endswith(".bin"))

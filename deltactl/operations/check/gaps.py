@@ -48,7 +48,8 @@ def _advise_commit(log: DeltaLog, newest: int) -> str:
     """Return what to do about a newest version that has only a checkpoint."""
     return (
         f"{_RESTORE}, run `deltactl alter {shlex.quote(log.uri)} --set deltactl.versionAfter="
-        f"{newest}`: Delta on Spark cannot open a table whose newest version has no commit"
+        f"{newest}`: Delta on Spark cannot open a table whose newest version has no commit, and "
+        "delta-rs cannot append to it"
     )
 
 

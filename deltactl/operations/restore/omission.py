@@ -52,9 +52,39 @@ def find_omission_refusal(
     """
     uri = versions.log.uri
     lost = find_lost(versions.target, missing, context.storage_options)
-    return find_kept_refusal(uri, plan.lost, plan.removed, plan.missing, lost) or find_loss_refusal(
-        uri, lost, plan.lost.num_rows, plan.wanted_files, expected, version=plan.target_version
+    return (
+        find_kept_refusal(uri, plan.lost, plan.removed, plan.missing, lost)
+        or _find_useless(plan)
+        or find_loss_refusal(
+            uri, lost, plan.lost.num_rows, plan.wanted_files, expected, version=plan.target_version
+        )
     )
+
+
+def _find_useless(plan: RestorePlan) -> SafetyError | None:
+    """Return the refusal of a restore that would bring no row back, and remove others."""
+    wanted, removed = _only_in(plan.lost, plan.removed), _only_in(plan.removed, plan.lost)
+    if plan.added.num_rows or not wanted.num_rows or not removed.num_rows:
+        return None
+    if plan.lost.num_rows == plan.wanted_files:
+        return None  # refused in other words
+    return SafetyError(
+        f"none of the {format_count(wanted.num_rows, 'file')} that only version "
+        f"{plan.target_version} has can be read: a restore would only remove "
+        f"{_describe_files(removed)} of the latest version",
+        hint="Copy the files back, or restore another version.",
+    )
+
+
+def _only_in(files: pa.Table, others: pa.Table) -> pa.Table:
+    return files.filter(pc.invert(pc.is_in(files["path"], value_set=others["path"])))
+
+
+def _describe_files(files: pa.Table) -> str:
+    """Return the number of files, and that of their rows if it is known."""
+    rows = sum_rows(files)
+    text = format_count(files.num_rows, "other file")
+    return text if rows is None else f"{text} ({format_count(rows, 'row')})"
 
 
 def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
@@ -70,7 +100,8 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
     if not ways:  # else it would be refused to omit the files
         replaced = find_replaced(plan.lost, plan.missing)
         ways.append(
-            "move the files that exist out of the table, and copy the right ones back from a backup"
+            "move the files that have another size out of the table, and copy the right ones back "
+            "from a backup"
             if replaced
             else "copy the missing files back from a backup"
         )
@@ -81,7 +112,10 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
         refusal = _find_hinted_refusal(versions, plan, context)
         if refusal is None:
             number = option("expect_files", plan.lost.num_rows)
-            ways.append(f"rerun with {omit} and {number} to restore the version without them")
+            way = f"rerun with {omit} and {number} to restore the version without them"
+            if (removed := _only_in(plan.removed, plan.lost)).num_rows:
+                way += f": this removes {_describe_files(removed)} of the latest version"
+            ways.append(way)
         else:
             why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
     ways += _offer_whole_version(versions, plan.missing)
@@ -139,13 +173,9 @@ def _offer_whole_version(versions: Versions, missing: Sequence[Missing]) -> list
     except DeltactlError:
         return []
     lacking = lacking.filter(pc.invert(needs_missing(lacking, missing)))
-    rows = sum_rows(lacking)
-    lacks = format_count(lacking.num_rows, "other file") + (
-        "" if rows is None else f" ({format_count(rows, 'row')})"
-    )
     return [
         f"restore version {whole}, the last version before version {target} that has all its "
-        f"files: this removes {lacks} of the latest version"
+        f"files: this removes {_describe_files(lacking)} of the latest version"
     ]
 
 

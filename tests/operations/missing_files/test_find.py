@@ -27,27 +27,30 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
         "; restore version 1, the last version before version 2 that has all its files: this "
         "removes 1 other file (1 row) of the latest version."
     )
-    assert (hint.endswith(whole), "restore version" in hint) == ("vector" in what, "vector" in what)
+    assert (whole in hint, "restore version" in hint) == ("vector" in what, "vector" in what)
     first = "copy the missing files back from a backup"
-    if what == "size":
-        first = "move the files that exist out of the table, and copy the right ones back from a ba"
+    if what in ("size", "short vector"):
+        first = "move the files that have another size out of the table, and copy the right ones"
     assert hint.startswith(f"Do one of these: {first}")
     # Only then the latest version needs the file.
     assert ("--fix missing-files`" in hint) == (what == "kept file")
     omit = "rerun with ignore_missing=True and expect_files=1 to restore the version without them"
-    assert (omit in hint) == (what != "size")
+    assert (omit in hint) == (what not in ("size", "short vector"))
+    assert (f"{omit}: this removes 1 other file (1 row) of the latest" in hint) == (omit in hint)
     assert latest(builder.store) == 4
 
 
 @pytest.mark.parametrize("what", ["file", "kept file", "vector", "short vector", "size"])
 def test_without_what_is_missing(what: str) -> None:
     builder, path = damaged(what)
-    if what == "size":
+    if what in ("size", "short vector"):
+        with pytest.raises(SafetyError, match=f"'{path}' exists .it has "):
+            restore(builder.store, 2, ignore_missing=True, expect_files=1)
         builder.store.delete_many([path])
     report = restore(builder.store, 2, ignore_missing=True, expect_files=1)
-    assert ids(builder.store) == ([2] if what == "kept file" else [3])
+    assert ids(builder.store) == ([2, 5] if what == "kept file" else [3, 5])
     assert report.plan.lost.num_rows == 1
-    assert report.plan.files_after == 1
+    assert report.plan.files_after == 2
     assert report.to_dict()["files_lost"] == report.plan.lost["path"].to_pylist()
     again = restore(builder.store, 2, ignore_missing=True)
     assert (again.plan.is_empty, again.version_after) == (True, None)
@@ -60,7 +63,7 @@ def test_a_missing_file_of_the_latest_version_can_be_dropped() -> None:
     """By the rules of `check --fix missing-files`, as one of an older version."""
     builder, _ = damaged("kept file")
     for version in (2, 4):
-        with pytest.raises(SafetyError, match="more than 5% of the 2 files") as caught:
+        with pytest.raises(SafetyError, match="more than 5% of the [23] files") as caught:
             restore(builder.store, version, ignore_missing=True)
         assert "rerun with expect_files=1" in (caught.value.hint or "")
         with pytest.raises(SafetyError, match="2 were expected"):
@@ -158,12 +161,30 @@ def test_a_version_of_which_nothing_exists_is_not_restored() -> None:
     """Perhaps the storage is not mounted, and the latest version has lost its files too."""
     builder, _ = damaged("file")
     builder.store.delete_many(list(builder.data))
-    with pytest.raises(SafetyError, match="none of the 2 files to restore from version 1"):
+    with pytest.raises(SafetyError, match="none of the 3 files to restore from version 1"):
         restore(builder.store, 1, ignore_missing=True)
-    with pytest.raises(SafetyError, match="2 files of version 1 cannot be read") as caught:
+    with pytest.raises(SafetyError, match="3 files of version 1 cannot be read") as caught:
         restore(builder.store, 1)
     assert "rerun" not in (caught.value.hint or "")
-    assert "ignore_missing=True would be refused: none of the 2 files" in (caught.value.hint or "")
+    assert "ignore_missing=True would be refused: none of the 3 files" in (caught.value.hint or "")
+
+
+def test_a_restore_that_would_bring_nothing_back_is_refused() -> None:
+    builder = memory_table()
+    path, _ = builder.append([{"id": 1}], [{"id": 2}])
+    builder.remove(path)
+    builder.store.delete_many([path])
+    unchanged = restore(builder.store, 1, ignore_missing=True, expect_files=1)
+    assert (unchanged.plan.is_empty, unchanged.version_after) == (True, None)
+    builder.append([{"id": 3}])
+    why = r"none of the 1 file .* a restore would only remove 1 other file \(1 row\) of the latest"
+    with pytest.raises(SafetyError, match=why):
+        restore(builder.store, 1, ignore_missing=True, expect_files=1)
+    with pytest.raises(SafetyError) as caught:
+        restore(builder.store, 1)
+    assert "rerun" not in (caught.value.hint or "")
+    assert "ignore_missing=True would be refused: none of the 1" in (caught.value.hint or "")
+    assert ids(builder.store) == [2, 3]
 
 
 def test_nothing_to_restore_is_no_success_if_nothing_of_the_version_exists() -> None:
