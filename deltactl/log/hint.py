@@ -78,7 +78,10 @@ def _version_of(node: Mapping[str, Any]) -> int | None:
 
 def count_parts(data: bytes) -> int | None:
     """Return the number of files in the content of a valid ``_last_checkpoint``, if it is one."""
-    parts = json.loads(data).get("parts")
+    try:
+        parts = json.loads(data).get("parts")
+    except ValueError:  # a number has too many digits
+        return None
     return 1 if parts is None else parts if isinstance(parts, int) else None
 
 

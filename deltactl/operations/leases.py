@@ -388,8 +388,9 @@ class _Lease:
         """Write a later expiry; return ``False`` if the lease expired and another run took it."""
         if not self._is_ours():
             return False
-        self.holder = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
-        self.store.put(self.name, _encode(self.holder))
+        later = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
+        self.store.put(self.name, _encode(later))
+        self.holder = later  # not before: until then, another run may take the lease
         return True
 
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from deltactl.errors import AccessDeniedError
-from deltactl.log.hint import HINT_NAME, _load_verbatim, json_checksums, read_hint
+from deltactl.log.hint import HINT_NAME, _load_verbatim, count_parts, json_checksums, read_hint
 from tests.support.stores import MemoryStore
 
 # PROTOCOL.md, "JSON checksum"
@@ -69,6 +69,10 @@ def test_truncated_and_absurd_hints(text: str | bytes) -> None:
 @pytest.mark.parametrize("text", ["{}", "null", "[]", "7", '{"version":-1}', '{"version":"x"}'])
 def test_valid_json_without_a_version_is_not_called_invalid(text: str) -> None:
     assert hint(text) == (None, [f"{HINT_NAME} names no version, so the whole log is listed"])
+
+
+def test_a_number_with_too_many_digits() -> None:
+    assert count_parts(b'{"version":1,"parts":2,"size":%s}' % (b"1" * 5000)) is None
 
 
 def test_no_hint_at_all() -> None:

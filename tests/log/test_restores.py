@@ -25,6 +25,13 @@ def test_the_newest_state_decides(restores: dict[int, int], undo: int | None) ->
 
 
 @pytest.mark.parametrize(
+    ("targets", "undo"), [({}, 5), ({7: 6}, 5), ({7: 5}, 5), ({7: 4}, None), ({7: 2}, 7)]
+)
+def test_a_part_counts_unless_it_was_undone(targets: dict[int, int], undo: int | None) -> None:
+    assert Restores(targets, parts={5: 1}).find_undo(3) == undo
+
+
+@pytest.mark.parametrize(
     ("info", "target"),
     [
         ({"operation": "RESTORE", "operationParameters": {"version": 3}}, 3),

@@ -148,6 +148,28 @@ def test_a_run_that_renews_a_lease_that_is_dated_in_the_future_keeps_it() -> Non
     assert scene.warnings == []
 
 
+def test_a_lease_whose_renewals_failed_leaves_that_of_a_later_run() -> None:
+    """Two runs may have taken leases of the same number, one after the other."""
+
+    class Failing(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            raise StorageError("no network")
+
+    scene, store = Scene(), new_store()
+    clock = FixedClock(scene.clock._now_ms)
+    lease = leases._Lease(store, "optimize", holder_at(clock), clock, scene.warnings.append)
+    assert lease._create(1)
+    lease.store = Failing(store)
+    clock.advance(LEASE_MS - 1)
+    with pytest.raises(StorageError):
+        lease.renew()
+    clock.advance(2)
+    later = leases._encode(holder_at(clock, "two"))
+    store.put(lease.name, later)
+    lease.release()
+    assert list(store.contents().values()) == [later]
+
+
 def test_a_lease_dated_in_the_future_that_cannot_be_written_again_is_held() -> None:
     class ReadOnly(ForwardingStore):
         def put(self, name: str, data: bytes) -> None:

@@ -2,7 +2,7 @@
 
 A commit after a wrong checkpoint would keep its errors for good. To compare each checkpoint with
 the commits would cost too much. Most writers write a checksum file with a commit, and later the
-checkpoint: only if the checksum file of the checkpoint or of the latest version disagrees, the
+checkpoint: only if the checksum file of the checkpoint, or the newest one after it, disagrees, the
 checkpoint is compared with the commits. The commits after the checkpoint are compared with their
 own metrics.
 """
@@ -19,6 +19,7 @@ from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
 from deltactl.log.audit.checksum import Checksum, read_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.path_actions import FirstActions
+from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
@@ -32,6 +33,7 @@ def load_audited(
     visitors: Sequence[Visitor] = (),
     doubts: CommitDoubts | None = None,
     or_warn: bool = False,
+    strict: bool = False,
 ) -> Snapshot:
     """Rebuild a version whose content a commit will keep; see :meth:`DeltaLog.snapshot`.
 
@@ -39,7 +41,8 @@ def load_audited(
     checksum files, and nothing if there are none.
 
     A commit after the checkpoint that may have lost actions is refused; with ``or_warn``, this is a
-    warning. With ``doubts``, which visits these commits, the caller decides.
+    warning. With ``doubts``, which visits these commits, the caller decides. For ``strict``, see
+    ``audit_snapshot``.
 
     Raises:
         SafetyError: the checkpoint is wrong, or a commit may be damaged. Reading the files of the
@@ -54,30 +57,57 @@ def load_audited(
             seen.warn(log)
         else:
             seen.ensure_none(log)
-    return audit_snapshot(log, snapshot)
+    return audit_snapshot(log, snapshot, strict=strict)
 
 
-def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, deletes: bool = False) -> Snapshot:
+def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, strict: bool = False) -> Snapshot:
     """Return a snapshot that compares its files with checksum files whenever all are read.
 
-    If the commits that show which is wrong are missing, this is a warning; with ``deletes``, an
-    error.
+    If the commits that show which is wrong are missing, this is a warning. With ``strict``, it is
+    an error: for runs that delete files, or write a checkpoint, after which no checksum file may
+    show it any longer. Then the newest checksum file also counts if it is of a version between the
+    checkpoint and the latest one; this version is rebuilt.
 
     Raises:
         SafetyError: the checkpoint is wrong; also raised when the files are read.
         StorageError: a checksum file cannot be read.
     """
-    if snapshot.head is None:
+    if snapshot.head is None and not strict:
         return snapshot
-    audit = _Audit(log.without_warnings(), log, snapshot.head.version, deletes)
+    audit = _Audit(log.without_warnings(), log, snapshot.segment.checkpoint_version, strict)
+    if strict and (found := find_older_contradiction(log, snapshot)) is not None:
+        audit.judge(*found)
     watch = ChecksumWatch.of(log, snapshot, audit.judge)
     if watch is None:
         return snapshot
-    found = snapshot.head.non_file_actions
-    if watch.stored is not None and found.protocol is not None and found.metadata is not None:
-        wrong = watch.stored.compare_state(found.protocol, found.metadata, found.live_domains)
+    if watch.stored is not None and snapshot.head is not None:
+        found_state = snapshot.head.non_file_actions
+        wrong = watch.stored.compare_metadata(found_state.metadata)
         audit.judge(snapshot.head.version, wrong)
     return replace(snapshot, watch=watch)
+
+
+def find_older_contradiction(
+    log: DeltaLog, snapshot: Snapshot, skip: frozenset[Checkpoint] = frozenset()
+) -> tuple[int, Mapping[str, str]] | None:
+    """Compare the newest checksum file with its version, if this is after the checkpoint.
+
+    Return the version, and how its counts differ, by member; ``None`` if they do not, or if it is
+    the version of the snapshot. Checkpoints in ``skip`` are not used.
+
+    Raises:
+        CorruptLogError: the version cannot be rebuilt.
+        StorageError: the file cannot be read.
+    """
+    version = max((v for v in log.listed.checksums if v <= snapshot.version), default=-1)
+    if not snapshot.segment.checkpoint_version < version < snapshot.version:
+        return None
+    checksum = read_checksum(log.store, version)
+    if checksum is None:
+        return None
+    older = log.without_warnings().snapshot(version, skip=skip)
+    wrong = checksum.compare_files(older.num_files, older.size_bytes)
+    return (version, wrong) if wrong else None
 
 
 def load_with_doubts(
@@ -129,14 +159,12 @@ class ChecksumWatch:
     def of(
         cls, log: DeltaLog, snapshot: Snapshot, judge: Callable[[int, Mapping[str, str]], None]
     ) -> ChecksumWatch | None:
-        """Read the checksum files; return ``None`` if there are none, or no checkpoint.
+        """Read the checksum files; return ``None`` if there are none.
 
         Raises:
             StorageError: a file cannot be read.
         """
         first = snapshot.segment.checkpoint_version
-        if snapshot.head is None:
-            return None
         versions = [v for v in {first, snapshot.version} if v in log.listed.checksums]
         found = {version: read_checksum(log.store, version) for version in versions}
         stored = found.pop(first, None)
@@ -173,42 +201,52 @@ def _count(batches: Iterator[pa.Table], totals: list[int]) -> Iterator[pa.Table]
 class _Audit:
     """Compares a checkpoint with the commits if a checksum file disagrees.
 
-    ``listed`` keeps the listing of the snapshot. ``version`` is that of the checkpoint.
+    ``listed`` keeps the listing of the snapshot. ``version`` is that of the checkpoint, or -1.
     """
 
     listed: DeltaLog
     log: DeltaLog
     version: int
-    deletes: bool
+    strict: bool
     is_judged: bool = False
 
     def judge(self, version: int, disagreements: Mapping[str, str]) -> None:
         """Raise an error if the commits prove the checkpoint wrong.
 
-        If they are missing, raise an error before files are deleted; else warn.
+        If they are missing, raise an error if ``strict``; else warn. If they prove it right, a
+        commit may have lost actions that its metrics do not count.
         """
         if not disagreements or self.is_judged:
             return
-        is_proven = ensure_matches_commits(self.listed, self.version)
-        if not is_proven:
+        if self.version >= 0 and not ensure_matches_commits(self.listed, self.version):
             self._doubt(version, disagreements)
+        elif self.strict:
+            self.log.warn(
+                f"{self._describe(version, 'the commits', disagreements)}. If a commit lost "
+                "actions, files that it added look unneeded: see `deltactl check TABLE "
+                "--checkpoints`"
+            )
         self.is_judged = True
 
+    def _describe(self, version: int, origin: str, disagreements: Mapping[str, str]) -> str:
+        name = self.log.checksum_file(version)
+        return f"{name} of {self.log.uri} disagrees with {origin}: " + "; ".join(
+            disagreements.values()
+        )
+
     def _doubt(self, version: int, disagreements: Mapping[str, str]) -> None:
-        name, where = self.log.checksum_file(version), self.log.uri
         origin = "the checkpoint of its version"
         if version != self.version:
             origin = f"its version, which depends on the checkpoint of version {self.version}"
         problem = (
-            f"{name} of {where} disagrees with {origin}: {'; '.join(disagreements.values())}. The "
-            "older commits that would show which of the two is wrong are gone"
+            f"{self._describe(version, origin, disagreements)}. The older commits that would show "
+            "which of the two is wrong are gone"
         )
-        if self.deletes:
+        if self.strict:
             raise SafetyError(
                 f"{problem}. If the checkpoint is wrong, this run would delete files that are "
-                "still needed",
-                hint="Run `deltactl check TABLE --checkpoints`, which says what to do. Nothing was "
-                "removed.",
+                "still needed, or hide the error",
+                hint="Run `deltactl check TABLE`, which says what to do. Nothing was changed.",
             )
         # Without the older commits, every reader depends on the checkpoint as it is.
         self.log.warn(f"{problem}, so the checkpoint was used, as by all readers")

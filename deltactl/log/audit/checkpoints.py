@@ -176,20 +176,32 @@ def find_base_problem(
 
 
 def _find_older_problem(
-    log: DeltaLog, own: Snapshot, visitors: Sequence[Visitor] = ()
+    log: DeltaLog,
+    own: Snapshot,
+    visitors: Sequence[Visitor] = (),
+    wrong: frozenset[Checkpoint] = frozenset(),
 ) -> str | None:
-    """Return how the version of a checkpoint differs from the older files of the log."""
+    """Return how the version of a checkpoint differs from the older files of the log.
+
+    Checkpoints in ``wrong`` are not used, nor older ones that differ from their own commits.
+    """
     store, listing, first, version = log.store, log.listing, own.version, own.version
     while first - 1 in listing.commits:
         first -= 1
     tail = tuple(listing.commits[v] for v in range(first, version + 1))
     # A checkpoint needs no commit of its own version: it may be just before the first commit.
     usable = (c for c in listing.checkpoints if first - 1 <= c.version < version)
-    oldest = next((c for c in usable if is_readable(store, c)), None) if first else None
+    usable = (c for c in usable if c not in wrong and is_readable(store, c))
+    oldest = next(usable, None) if first else None
     head = None if oldest is None else read_head(store, oldest)
     base = own.head if first and oldest is None else head
     segment = LogSegment(version, oldest, tail, tail[-1])
-    return _describe_difference(own, load_segment(log.reader, segment, base, visitors))
+    problem = _describe_difference(own, load_segment(log.reader, segment, base, visitors))
+    if problem is None or oldest is None or oldest.version < first:
+        return problem
+    if _find_older_problem(log, _load_alone(log, oldest), wrong=wrong) is None:
+        return problem
+    return _find_older_problem(log, own, wrong=wrong | {oldest})
 
 
 def find_problem_since(

@@ -70,14 +70,21 @@ class Checksum:
         self, protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata]
     ) -> dict[str, str]:
         """Return which actions differ from those of the log, by member, without transactions."""
-        wrong = []
-        if self.protocol is not None and self.protocol != protocol:
+        wrong = [*self.compare_metadata(metadata)]
+        # As nodes, an empty list of features and none are equal.
+        if self.protocol is not None and encode_protocol(self.protocol) != encode_protocol(
+            protocol
+        ):
             wrong.append("protocol")
-        if self.metadata is not None and not is_same_metadata(self.metadata, metadata):
-            wrong.append("metadata")
         if self.domains is not None and self.domains != dict(domains):
             wrong.append("domainMetadata")
         return {member: f"{member} differs from the log" for member in wrong}
+
+    def compare_metadata(self, metadata: Metadata | None) -> dict[str, str]:
+        """Return how the metadata differ from those of the log, if both are known, by member."""
+        if self.metadata is None or metadata is None or is_same_metadata(self.metadata, metadata):
+            return {}
+        return {"metadata": "metadata differs from the log"}
 
 
 def find_disagreements(

@@ -48,15 +48,16 @@ class Restores:
         It may have restored a part. ``None`` if there is none, or a later one restored a version
         from between the two.
         """
-        later = sorted(it for it in self.targets if it > version)
+        later, kept = sorted(it for it in self.targets if it > version), None
         while later:
             found = later.pop()
             target = self.targets[found]
             if target < version:
                 return found
+            kept = target  # what comes after this version was undone
             later = [it for it in later if it <= target]
         parts = (it for it, target in self.parts.items() if target < version < it)
-        return max(parts, default=None)
+        return max((it for it in parts if kept is None or it <= kept), default=None)
 
     def describe(self, version: int) -> str:
         """Return what a version found by ``find_undo`` restored."""
@@ -65,5 +66,5 @@ class Restores:
             return f"Version {version} restores version {target}, from before this commit"
         return (
             f"Version {version} restores a part of version {self.parts[version]}, from before this "
-            "commit (other parts may still be wrong)"
+            "commit"
         )

@@ -78,6 +78,12 @@ _KEEP_UNDONE: Final = (
     "`deltactl checkpoint {table}` on a terminal: this ends the refusals of commands that need "
     f"only later commits, such as `optimize`. {UNTIL_DELETED}"
 )
+_COMPARE_UNDONE: Final = (
+    "compare the commit with its original in a backup. {undo}: if only this part of the original "
+    "is lost, keep the commit, else rows would be there twice, or would be lost. If other parts "
+    "are lost too, restore the original, with its modification time (`cp -p`), and then correct "
+    "the restored part. Until then, do not vacuum, and keep all checkpoints and .crc files"
+)
 _REPAIRED: Final = (
     "keep the commit as it is. {undo}: do not restore it again, because this undoes newer changes"
 )
@@ -137,10 +143,9 @@ class CommitChecker(Visitor):
                 self._findings.repairs.setdefault(name, repair)
 
     def _keep_undone(self, undo: int) -> str:
-        """Return what to do about a commit that a later version undid."""
-        return _KEEP_UNDONE.format(
-            undo=self._restores.describe(undo), table=shlex.quote(self._log.uri)
-        )
+        """Return what to do about a commit that a later version undid, or undid in part."""
+        text = _COMPARE_UNDONE if undo in self._restores.parts else _KEEP_UNDONE
+        return text.format(undo=self._restores.describe(undo), table=shlex.quote(self._log.uri))
 
     def _check_restores(self) -> None:
         """Find restores that left or lack files, if all commits up to them can be read."""

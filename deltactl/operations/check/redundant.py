@@ -7,7 +7,7 @@ Files".
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from deltactl.errors import CorruptLogError
@@ -163,11 +163,17 @@ def check_last_checkpoint(
             _add_optional(findings, row, strict=strict or verdict.stops_readers)
 
 
-def find_unproven(verdicts: Sequence[Verdict] | None, snapshot: Snapshot) -> str | None:
-    """Return the name of the checkpoint of a snapshot if it was compared, and not proven right."""
+def find_unproven(
+    log: DeltaLog, verdicts: Sequence[Verdict] | None, snapshot: Snapshot
+) -> str | None:
+    """Return the name of the checkpoint of a snapshot if it was compared, and not proven right.
+
+    Without all commits, an older checkpoint that agrees with it may have the same error.
+    """
     for verdict in verdicts or ():
-        if verdict.checkpoint == snapshot.segment.checkpoint and verdict.trust != "good":
-            return verdict.checkpoint.names[0]
+        if verdict.checkpoint == snapshot.segment.checkpoint:
+            is_proven = verdict.trust == "good" and log.has_commits(0, verdict.checkpoint.version)
+            return None if is_proven else verdict.checkpoint.names[0]
     return None
 
 
@@ -178,17 +184,11 @@ def check_older_checksums(
     verdicts: Sequence[Verdict] | None,
     findings: Findings,
     *,
-    every: bool,
+    versions: Collection[int],
 ) -> int:
-    """Compare each checksum with its version, rebuilt; return the number of checksums.
-
-    Without ``every``, only the newest checksum, from which readers may take actions.
-    """
+    """Compare the checksums of some versions with them, rebuilt; return the number of checksums."""
     first, num_checksums = log.first_rebuildable(), 0
-    if not every:
-        newest = max((v for v in log.checksum_files if v <= latest.version), default=-1)
-        first = max(newest, latest.segment.checkpoint_version, first)
-    for version in sorted(log.checksum_files):
+    for version in sorted(versions):
         if not first <= version < latest.version:
             continue
         try:
@@ -204,7 +204,7 @@ def check_older_checksums(
             findings,
             strict=True,
             is_latest=False,
-            unproven=find_unproven(verdicts, older),
+            unproven=find_unproven(log, verdicts, older),
         )
     return num_checksums
 

@@ -19,7 +19,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
-from deltactl.log.audit.audited_snapshot import ChecksumWatch
+from deltactl.log.audit.audited_snapshot import ChecksumWatch, find_older_contradiction
 from deltactl.log.audit.checkpoints import Verdict, find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
@@ -129,15 +129,6 @@ class _Run:
             return self._report(None, unsupported=unsupported)
         first = commits.last_unread(snapshot.version) + 1
         self._vectors.check(snapshot, first, self.findings)
-        if self.options.checkpoints:
-            self.counts.num_checksums += check_older_checksums(
-                self.log,
-                snapshot,
-                broken,
-                self._verdicts,
-                self.findings,
-                every=self.options.all_versions,
-            )
         engine = self._check_files(snapshot)
         return self._report(snapshot, engine, unsupported)
 
@@ -203,8 +194,9 @@ class _Run:
         files or its id are not those of the commits, or a checksum file has other counts, or a
         commit may be damaged, all checkpoints are compared.
         """
-        before, disagreeing = len(self.findings.rows), set[int]()
-        watch = ChecksumWatch.of(self.log, snapshot, lambda version, _: disagreeing.add(version))
+        before, disagreeing, watch = len(self.findings.rows), set[int](), None
+        if snapshot.head is not None:
+            watch = ChecksumWatch.of(self.log, snapshot, lambda v, _: disagreeing.add(v))
         state = StateChecker(
             replace(snapshot, watch=watch),
             self.findings,
@@ -214,6 +206,7 @@ class _Run:
         )
         try:
             state.run()
+            older = find_older_contradiction(self.log, snapshot, broken)
         except CorruptLogError as error:
             del self.findings.rows[before:]
             checkpoint = snapshot.segment.checkpoint
@@ -226,6 +219,7 @@ class _Run:
             return self._check_again(broken)
         commits = self._commits
         agree = commits.has_known_id(snapshot) and commits.agree_with_live(snapshot)
+        disagreeing |= set() if older is None else {older[0]}
         agree = agree and not disagreeing
         if self._verdicts is None and (self.findings.has("COMMIT_DOUBTFUL") or not agree):
             found = self.findings.rows[before:]
@@ -244,12 +238,39 @@ class _Run:
             self.findings,
             strict=self.options.checkpoints,
             is_latest=snapshot.version == self.log.latest_version,
-            unproven=find_unproven(self._verdicts, snapshot),
+            unproven=find_unproven(self.log, self._verdicts, snapshot),
         )
         check_read_checksum(self.log, snapshot, self._commits, self.findings)
+        self._check_older_checksums(snapshot, broken, disagreeing)
         options = self.context.storage_options
         check_records(snapshot, self._commits.source, state.directories, options, self.findings)
         return snapshot
+
+    def _check_older_checksums(
+        self, snapshot: Snapshot, broken: frozenset[Checkpoint], disagreeing: set[int]
+    ) -> None:
+        """Compare the checksum files of older versions.
+
+        At least those that are ``disagreeing`` with a checkpoint that is not proven right: vacuum
+        and checkpoint are refused then.
+        """
+        listed = self.log.checksum_files
+        if find_unproven(self.log, self._verdicts, snapshot) is None:
+            disagreeing = set()
+        versions = disagreeing - {
+            it.checkpoint.version
+            for it in self._verdicts or ()
+            if it.contradicts == self.log.checksum_file(it.checkpoint.version)
+        }
+        if self.options.all_versions:
+            versions |= listed.keys()
+        elif self.options.checkpoints:
+            newest = max((v for v in listed if v <= snapshot.version), default=-1)
+            if newest >= snapshot.segment.checkpoint_version:
+                versions.add(newest)
+        self.counts.num_checksums += check_older_checksums(
+            self.log, snapshot, broken, self._verdicts, self.findings, versions=versions
+        )
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files of the version that is rebuilt without more checkpoints."""

@@ -20,7 +20,12 @@ from deltactl.log.audit.audited_snapshot import (
     load_audited,
 )
 from deltactl.log.audit.checkpoints import find_base_problem, find_hint_problem, hint_of
-from deltactl.log.audit.checksum import find_contradiction, find_disagreements, write_checksum
+from deltactl.log.audit.checksum import (
+    COUNTS,
+    find_contradiction,
+    find_disagreements,
+    write_checksum,
+)
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.audit.evidence import find_foreign_id
 from deltactl.log.committers.committer import Permission
@@ -169,7 +174,7 @@ class _Job:
         self.cleans = options.cleanup or options.cleanup_only
         if self.cleans:
             log.ensure_newest()  # lists the whole log
-        self.snapshot = load_audited(log, options.version, doubts=self._doubts)
+        self.snapshot = load_audited(log, options.version, doubts=self._doubts, strict=True)
         published = log.listed.published_through
         if published is not None and published < self.snapshot.version:
             # Readers without the committer must not see a version before its commit is published.
@@ -179,7 +184,7 @@ class _Job:
                     f"commit is not published. Commits are published up to version {published}",
                     hint=f"Rerun with {option('version')} {published}.",
                 )
-            self.snapshot = load_audited(log, published, doubts=self._doubts)
+            self.snapshot = load_audited(log, published, doubts=self._doubts, strict=True)
         if options.if_enabled and not self._latest.properties.expired_log_cleanup:
             self.cleans = False
         if self.cleans and options.if_enabled:
@@ -271,8 +276,9 @@ class _Job:
                 f"{self.snapshot.version}: {error.message}"
             )
             return None
-        for disagreement in (found or {}).values():
-            self._context.warn(disagreement)
+        for member, disagreement in (found or {}).items():
+            if member not in COUNTS:  # the audit of the snapshot warned of these
+                self._context.warn(disagreement)
         if found is not None or not self._log.listed.checksums:
             return None
         try:

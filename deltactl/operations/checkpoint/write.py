@@ -225,7 +225,7 @@ class _Writing:
         with suppress(DeltactlError):  # the original error is raised
             if self._plan.replaced is not None:
                 sidecars = read_head(self._store, checkpoint).sidecars
-                is_ours = {it.name for it in written}.issuperset(sidecars)
+                is_ours = bool(sidecars) and {it.name for it in written}.issuperset(sidecars)
             else:
                 is_ours = True
             if not (is_ours and self._store.delete_many(checkpoint.names)):

@@ -298,7 +298,7 @@ class _Uses:
         log, context = self._log, self._context
         log.update()
         events = EventCollector()
-        snapshot = audit_snapshot(log, log.snapshot(visitors=[events]), deletes=True)
+        snapshot = audit_snapshot(log, log.snapshot(visitors=[events]), strict=True)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
         options = VacuumOptions()
         retention = resolve_retention(snapshot.properties, options, self._now_ms)

@@ -136,7 +136,7 @@ def _make_plan(
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     planner, now_ms = open_planner(log, options, orphans, context)
-    planner.snapshot = audit_snapshot(log, planner.snapshot, deletes=True)
+    planner.snapshot = audit_snapshot(log, planner.snapshot, strict=True)
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         retention = replace(planner.retention, cutoff_ms=cutoff_ms)

@@ -72,7 +72,10 @@ def test_a_doubtful_commit_that_a_restore_undid_is_kept(where: str | None) -> No
     restore(builder.store, 1, where=where)
     (row,) = check(builder.store).findings.to_pylist()
     assert row["code"] == "COMMIT_DOUBTFUL"
-    assert row["repair"].startswith("keep the commit as it is, also if a backup has the original")
+    advice = "keep the commit as it is, also if a backup has the original"
+    assert row["repair"].startswith(
+        "compare the commit with its original in a backup" if where else advice
+    )
     part = "a part of " if where else ""
     assert f"Version 3 restores {part}version 1, from before this commit" in row["repair"]
 

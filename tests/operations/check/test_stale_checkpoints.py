@@ -3,11 +3,13 @@
 Commits show it, or version checksum files, which another writer wrote.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
@@ -110,12 +112,57 @@ def test_the_checksum_of_the_latest_version_contradicts(tmp_path: Path, thorough
     assert_vacuum_is_refused(tmp_path, "checkpoint of version 3: numFiles is 3, but the log has 2")
 
 
-@pytest.mark.parametrize("run", [Table.optimize, Table.checkpoint])
-def test_others_warn_without_the_commits(tmp_path: Path, run: Callable[[Table], object]) -> None:
-    build(tmp_path, first=4, checksums=(4,))
+def test_optimize_warns_without_the_commits_and_vacuum_stays_refused(tmp_path: Path) -> None:
+    """The new version has no checksum file. A checkpoint of it would hide the older one."""
+    builder = build(tmp_path, first=4, checksums=(4,))
     said: list[str] = []
-    run(Table(tmp_path, warn=said.append))
+    assert Table(tmp_path, warn=said.append).optimize().versions == (5,)
     assert [text for text in said if "gone, so the checkpoint was used, as by all readers" in text]
+    assert_vacuum_is_refused(tmp_path, "checkpoint of version 3: numFiles is 3, but the log has 2")
+    with pytest.raises(SafetyError, match="numFiles is 3, but the log has 2"):
+        Table(tmp_path).checkpoint()
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(4))
+    assert f"keep this file: it may be right, and {STALE} wrong" in repair
+
+
+def test_an_older_checkpoint_with_the_same_error_proves_nothing(tmp_path: Path) -> None:
+    builder = build(tmp_path, first=4, checksums=(4,))
+    DeltaTable(tmp_path).create_checkpoint()
+    builder.append([{"id": 5}])
+    assert_vacuum_is_refused(tmp_path, "of its version: numFiles is 3, but the log has 2")
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(4))
+    assert "keep this file: it may be right" in repair
+    with pytest.raises(DeltactlError, match="unknown whether this file or .*4.checkpoint.parq"):
+        Table(tmp_path).repair_checkpoints()
+    assert (tmp_path / checksum(4)).exists()
+
+
+def test_a_later_checkpoint_is_not_compared_with_a_doubtful_one(tmp_path: Path) -> None:
+    builder = build(tmp_path, first=3)
+    builder.append([{"id": 5}])
+    builder.checkpoint(5)
+    describe(builder, "CHECKPOINT_DOUBTFUL", STALE, checkpoints=True)
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"domainMetadata": [{"domain": "x", "configuration": "{}", "removed": False}]},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 1}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2, "readerFeatures": []}},
+    ],
+)
+def test_what_says_nothing_about_files_stops_no_vacuum(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    builder = build(tmp_path, first=4)
+    builder.checkpoint(3)
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(3)
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    name = tmp_path / checksum(3)
+    name.write_text(json.dumps(json.loads(name.read_text()) | change))
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
 
 
 @pytest.mark.parametrize("run", [Table.optimize, Table.checkpoint, Table.vacuum])
@@ -143,7 +190,11 @@ def test_a_wrong_checksum_beside_a_proven_checkpoint(tmp_path: Path) -> None:
     report = check(builder.store)
     assert codes(report) == []
     assert any("numFiles is 7, but the log has 3; readers do not need" in it for it in report.notes)
-    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+    said: list[str] = []
+    assert Table(tmp_path, warn=said.append).vacuum(**FORCED).files_removed == 0
+    assert len(said) == 1
+    assert "4.crc of " in said[0]
+    assert "disagrees with the commits: numFiles is 7, but the log has 3. If a commit" in said[0]
 
 
 def test_a_purge_of_the_quarantine_is_refused(tmp_path: Path) -> None:
