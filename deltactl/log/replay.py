@@ -213,7 +213,7 @@ def live_batches(
         stored = read_file_actions(store, head, "add", needed, partition.ranges)
     if watch is not None:
         stored = watch.see_stored(stored)
-    kept = (_without(batch, tail, keys_of).select(wanted) for batch in stored)
+    kept = (without_tail(batch, tail, keys_of).select(wanted) for batch in stored)
     live = chain(kept, tail.add_rows.batches(wanted) if partition.with_tail else ())
     for batch in live if watch is None else watch.see_live(live):
         yield batch.select(columns)
@@ -230,7 +230,7 @@ def tombstone_batches(
     if head is not None:
         needed = _with_keys(columns, tail)
         for batch in read_file_actions(store, head, "remove", needed, partition.ranges):
-            yield _without(batch, tail, file_keys).select(columns)
+            yield without_tail(batch, tail).select(columns)
     if partition.with_tail:
         yield from tail.remove_rows.batches(columns)
 
@@ -242,7 +242,8 @@ def _with_keys(columns: Sequence[str], tail: Tail) -> list[str]:
     return [*columns, *(key for key in KEY_COLUMNS if key not in columns)]
 
 
-def _without(batch: pa.Table, tail: Tail, keys_of: _KeysOf) -> pa.Table:
+def without_tail(batch: pa.Table, tail: Tail, keys_of: _KeysOf = file_keys) -> pa.Table:
+    """Return the files of a checkpoint that have no action in the tail."""
     if not len(tail.keys) or not batch.num_rows:
         return batch
     gone = tail.keys.mask(keys_of(batch))

@@ -19,11 +19,12 @@ from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
 from deltactl.log.audit.checksum import Checksum, read_checksum
 from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.path_actions import FirstActions
-from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.snapshot import Snapshot
+from deltactl.log.replay import without_tail
+from deltactl.log.segment import LogSegment
+from deltactl.log.snapshot import Snapshot, load_segment
 
 
 def load_audited(
@@ -66,7 +67,7 @@ def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, strict: bool = False) -
     If the commits that show which is wrong are missing, this is a warning. With ``strict``, it is
     an error: for runs that delete files, or write a checkpoint, after which no checksum file may
     show it any longer. Then the newest checksum file also counts if it is of a version between the
-    checkpoint and the latest one; this version is rebuilt.
+    checkpoint and the latest one; the commits up to it are read again.
 
     Raises:
         SafetyError: the checkpoint is wrong; also raised when the files are read.
@@ -75,9 +76,7 @@ def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, strict: bool = False) -
     if snapshot.head is None and not strict:
         return snapshot
     audit = _Audit(log.without_warnings(), log, snapshot.segment.checkpoint_version, strict)
-    if strict and (found := find_older_contradiction(log, snapshot)) is not None:
-        audit.judge(*found)
-    watch = ChecksumWatch.of(log, snapshot, audit.judge)
+    watch = ChecksumWatch.of(log, snapshot, audit.judge, with_older=strict)
     if watch is None:
         return snapshot
     if watch.stored is not None and snapshot.head is not None:
@@ -85,29 +84,6 @@ def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, strict: bool = False) -
         wrong = watch.stored.compare_metadata(found_state.metadata)
         audit.judge(snapshot.head.version, wrong)
     return replace(snapshot, watch=watch)
-
-
-def find_older_contradiction(
-    log: DeltaLog, snapshot: Snapshot, skip: frozenset[Checkpoint] = frozenset()
-) -> tuple[int, Mapping[str, str]] | None:
-    """Compare the newest checksum file with its version, if this is after the checkpoint.
-
-    Return the version, and how its counts differ, by member; ``None`` if they do not, or if it is
-    the version of the snapshot. Checkpoints in ``skip`` are not used.
-
-    Raises:
-        CorruptLogError: the version cannot be rebuilt.
-        StorageError: the file cannot be read.
-    """
-    version = max((v for v in log.listed.checksums if v <= snapshot.version), default=-1)
-    if not snapshot.segment.checkpoint_version < version < snapshot.version:
-        return None
-    checksum = read_checksum(log.store, version)
-    if checksum is None:
-        return None
-    older = log.without_warnings().snapshot(version, skip=skip)
-    wrong = checksum.compare_files(older.num_files, older.size_bytes)
-    return (version, wrong) if wrong else None
 
 
 def load_with_doubts(
@@ -147,36 +123,64 @@ class ChecksumWatch:
     """Compares a snapshot with the checksum files of its checkpoint and of its own version.
 
     ``snapshot`` is not watched itself. ``judge`` gets the version of a checksum file and how it
-    differs, by member; see ``Checksum``.
+    differs, by member; see ``Checksum``. ``older`` is a version between the two, with its checksum.
     """
 
     snapshot: Snapshot
     stored: Checksum | None
     live: Checksum | None
     judge: Callable[[int, Mapping[str, str]], None]
+    older: tuple[Snapshot, Checksum] | None = None
 
     @classmethod
     def of(
-        cls, log: DeltaLog, snapshot: Snapshot, judge: Callable[[int, Mapping[str, str]], None]
+        cls,
+        log: DeltaLog,
+        snapshot: Snapshot,
+        judge: Callable[[int, Mapping[str, str]], None],
+        *,
+        with_older: bool,
     ) -> ChecksumWatch | None:
         """Read the checksum files; return ``None`` if there are none.
+
+        ``with_older``: if the newest one is of a version between the two, it is compared too.
 
         Raises:
             StorageError: a file cannot be read.
         """
-        first = snapshot.segment.checkpoint_version
-        versions = [v for v in {first, snapshot.version} if v in log.listed.checksums]
+        first, last = snapshot.segment.checkpoint_version, snapshot.version
+        newest = max((v for v in log.listed.checksums if v <= last), default=-1)
+        newest = newest if with_older and newest > first else last
+        versions = {first, newest} & log.listed.checksums.keys()
         found = {version: read_checksum(log.store, version) for version in versions}
-        stored = found.pop(first, None)
-        live = found.get(snapshot.version)
-        return None if stored is None and live is None else cls(snapshot, stored, live, judge)
+        stored, live = found.pop(first, None), found.pop(last, None)
+        between = found.get(newest)
+        older = None if between is None else (_rebuild(snapshot, newest), between)
+        if stored is None and live is None and older is None:
+            return None
+        return cls(snapshot, stored, live, judge, older)
 
     def see_stored(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Pass all files of the checkpoint on, and judge them after the last one."""
         totals = [0, 0]
+        if self.older is not None:
+            batches = self._see_older(batches, *self.older)
         yield from _count(batches, totals)
         if self.stored is not None and (wrong := self.stored.compare_files(*totals)):
             self.judge(self.snapshot.segment.checkpoint_version, wrong)
+
+    def _see_older(
+        self, batches: Iterator[pa.Table], older: Snapshot, checksum: Checksum
+    ) -> Iterator[pa.Table]:
+        """Pass all files of the checkpoint on, and judge those of the older version."""
+        totals = [0, 0]
+        for batch in batches:
+            _add(without_tail(batch, older.tail), totals)
+            yield batch
+        for batch in older.tail.add_rows.batches(["size_bytes"]):
+            _add(batch, totals)
+        if wrong := checksum.compare_files(*totals):
+            self.judge(older.version, wrong)
 
     def see_live(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Pass all live files on, and judge them after the last one."""
@@ -190,11 +194,23 @@ class ChecksumWatch:
                 self.judge(self.snapshot.version, wrong)
 
 
+def _rebuild(snapshot: Snapshot, version: int) -> Snapshot:
+    """Return a version between the checkpoint of a snapshot and the snapshot."""
+    segment = snapshot.segment
+    tail = segment.tail[: version - segment.checkpoint_version]
+    part = LogSegment(version, segment.checkpoint, tail, tail[-1])
+    return load_segment(snapshot.reader, part, snapshot.head)
+
+
 def _count(batches: Iterator[pa.Table], totals: list[int]) -> Iterator[pa.Table]:
     for batch in batches:
-        totals[0] += batch.num_rows
-        totals[1] += sum_sizes(batch)
+        _add(batch, totals)
         yield batch
+
+
+def _add(batch: pa.Table, totals: list[int]) -> None:
+    totals[0] += batch.num_rows
+    totals[1] += sum_sizes(batch)
 
 
 @dataclass(slots=True)

@@ -100,11 +100,15 @@ def find_disagreements(
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
         node = json.loads(store.read(name))
-        found, sizes = _parse_checksum(node), histogram_problem(node, snapshot)
+        found = _parse_checksum(node)
     except ObjectNotFoundError:
         return None
     except (*MALFORMED, RecursionError) as error:
         return {name: f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]}
+    try:
+        sizes = histogram_problem(node, snapshot)
+    except MALFORMED as error:
+        sizes = f"the histogram of sizes is malformed ({type(error).__name__}: {error})"[:300]
     wrong = found.compare_files(num_files, size_bytes)
     wrong |= found.compare_state(snapshot.protocol, snapshot.metadata, snapshot.domains)
     # If transactions expire, the current time decides which of them are still valid.

@@ -19,7 +19,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
-from deltactl.log.audit.audited_snapshot import ChecksumWatch, find_older_contradiction
+from deltactl.log.audit.audited_snapshot import ChecksumWatch
 from deltactl.log.audit.checkpoints import Verdict, find_lost
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
@@ -196,7 +196,9 @@ class _Run:
         """
         before, disagreeing, watch = len(self.findings.rows), set[int](), None
         if snapshot.head is not None:
-            watch = ChecksumWatch.of(self.log, snapshot, lambda v, _: disagreeing.add(v))
+            watch = ChecksumWatch.of(
+                self.log, snapshot, lambda v, _: disagreeing.add(v), with_older=True
+            )
         state = StateChecker(
             replace(snapshot, watch=watch),
             self.findings,
@@ -206,7 +208,6 @@ class _Run:
         )
         try:
             state.run()
-            older = find_older_contradiction(self.log, snapshot, broken)
         except CorruptLogError as error:
             del self.findings.rows[before:]
             checkpoint = snapshot.segment.checkpoint
@@ -219,7 +220,6 @@ class _Run:
             return self._check_again(broken)
         commits = self._commits
         agree = commits.has_known_id(snapshot) and commits.agree_with_live(snapshot)
-        disagreeing |= set() if older is None else {older[0]}
         agree = agree and not disagreeing
         if self._verdicts is None and (self.findings.has("COMMIT_DOUBTFUL") or not agree):
             found = self.findings.rows[before:]
