@@ -22,10 +22,9 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.missing_files import (
     GONE,
     Missing,
-    find_away_refusal,
-    find_owners,
     needs_missing,
 )
+from deltactl.operations.owners import find_away_refusal, find_owners
 from deltactl.operations.vacuum.journal import find_quarantined, quarantine_name
 from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
@@ -88,7 +87,7 @@ def find_lost(
     names = pc.if_else(is_data, files["path"], vector_files(files["deletion_vector"]))
     if not asked:
         return LostFiles(files, names, {})
-    if (refusal := find_away_refusal(store, lost)) is not None:
+    if (refusal := find_away_refusal(store, gone, storage_options)) is not None:
         raise refusal
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)

@@ -1,14 +1,8 @@
-"""Check that the data files and deletion vectors of a version exist, with their sizes.
-
-Files whose whole table is away (moved, or on storage that is not mounted) are not lost: a run that
-omits them would remove all rows of a shallow clone.
-"""
+"""Check that the data files and deletion vectors of a version exist, with their sizes."""
 
 from __future__ import annotations
 
-import posixpath
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,15 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import Task
-from deltactl.errors import CommitDamagedError, DeltactlError, InterruptedRunError, SafetyError
+from deltactl.errors import CommitDamagedError, DeltactlError, InterruptedRunError
 from deltactl.log.file_stores import FileStores
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
-from deltactl.log.table_probe import has_log
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_names
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
-from deltactl.storage.names import is_absolute_name, is_local_uri
-from deltactl.storage.open import open_directory, open_store
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.write_guard import refuse_changes
 from deltactl.units import format_count
@@ -298,95 +291,3 @@ def find_problem(
         return None
     least = "at least " if at_least else ""
     return f"it has {info.size_bytes} bytes, but the log has {least}{size}"
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Another table that has files of a table: their absolute names, by their names in it."""
-
-    store: Store
-    names: Mapping[str, str]
-
-
-def find_owners(
-    names: Iterable[str], storage_options: Mapping[str, str], *, read_only: bool = True
-) -> tuple[list[Owner], dict[str, str]]:
-    """Return the tables of files with absolute names, and why the tables of others are not known.
-
-    Other names are ignored, and files that are in no table. ``read_only``: the stores refuse
-    changes.
-    """
-    stores: dict[str, Store] = {}
-    owned: dict[str, dict[str, str]] = defaultdict(dict)
-    unknown: dict[str, str] = {}
-    folders: dict[str, list[str]] = defaultdict(list)
-    for name in filter(is_absolute_name, names):
-        folders[posixpath.dirname(name)].append(name)
-    for folder, paths in folders.items():
-        root = next((it for it in stores if f"{folder}/".startswith(f"{it}/")), None)
-        try:
-            opened = None if root else _open_owner(folder, storage_options)
-        except DeltactlError as error:
-            unknown |= dict.fromkeys(paths, error.message)
-            continue
-        if opened is not None:
-            root, store = opened
-            stores[root] = refuse_changes(store) if read_only else store
-        if root is not None:
-            owned[root] |= {path.removeprefix(f"{root}/"): path for path in paths}
-    return [Owner(stores[root], own) for root, own in owned.items()], unknown
-
-
-def _open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str, Store] | None:
-    """Return the nearest table that contains a directory: its absolute name, and its store.
-
-    Raises:
-        StorageError, UsageError: a directory cannot be opened or listed.
-    """
-    while is_absolute_name(directory) and directory.strip("/"):
-        store = open_directory(directory, storage_options)
-        if has_log(store):
-            return directory, store
-        directory = posixpath.dirname(directory)
-    return None
-
-
-def find_away_refusal(store: Store, missing: Iterable[Missing]) -> SafetyError | None:
-    """Return the refusal of a restore if missing files are of another table that is away.
-
-    A table is away if no directory above the file has a log, and its own directory has no files.
-    """
-    names = [it.path for it in missing if is_absolute_name(it.path)]
-    own = store.real_names(names)
-    outside = [name for name, own_name in zip(names, own, strict=True) if own_name is None]
-    present: list[str] = []
-    for name in outside:
-        if any(name.startswith(f"{folder}/") for folder in present):
-            continue
-        folder = _find_present(store, name)
-        if folder is None:
-            return _explain(store, name, len(outside))
-        present.append(folder)
-    return None
-
-
-def _find_present(store: Store, name: str) -> str | None:
-    """Return the directory of the file if it has files; or the one above it that has a log."""
-    folder = name.rpartition("/")[0]
-    if next(iter(store.list_from(folder)), None) is not None:
-        return folder
-    while folder.strip("/") and not folder.endswith(":/"):
-        if has_log(store, folder):
-            return folder
-        folder = folder.rpartition("/")[0]
-    return None
-
-
-def _explain(store: Store, name: str, count: int) -> SafetyError:
-    return SafetyError(
-        f"{store.uri} uses {count:,} files of another table that do not exist, such as {name!r}, "
-        "and no table is at this address: it was moved, or its storage is not mounted",
-        hint="Rerun when the old address leads to the other table, for example by a symbolic link. "
-        "If that table was deleted, the rows in these files are lost: restore a version that does "
-        "not use them, and write again what is newer.",
-    )

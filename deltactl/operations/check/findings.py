@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.codes import SEVERITIES, Code, load_findings
 from deltactl.errors import StorageError, ignore_warning
-from deltactl.operations.missing_files import Missing, find_away_refusal
+from deltactl.operations.owners import find_away_refusal
 from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
@@ -61,8 +61,8 @@ def _as_utf8(value: str | int | None) -> str | int | None:
 
 
 _AWAY: Final = (
-    "no table is at this address: it was moved, or its storage is not mounted. Make the address "
-    "lead to the table again, for example by a symbolic link"
+    "no table is at this address, or another one: it was moved, or its storage is not mounted. "
+    "Make the address lead to the table again, for example by a symbolic link"
 )
 
 
@@ -164,7 +164,7 @@ def _replace_repairs(
     is_missing = pc.is_in(found["code"], value_set=pa.array(["FILE_MISSING", "VECTOR_MISSING"]))
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
     outside = [name for name in missing if is_absolute_name(name) and _is_beside(store, name)]
-    if outside and find_away_refusal(store, [Missing(name, "") for name in outside]):
+    if outside and find_away_refusal(store, outside, storage_options):
         mask = pc.is_in(found["file"], value_set=pa.array(outside))
         repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
     is_wrong = pc.equal(found["code"], "FILE_SIZE")

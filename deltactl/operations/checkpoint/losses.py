@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError
-from deltactl.log.commits.parsed import ParsedCommits
-from deltactl.log.commits.visitors import Visitor
+from deltactl.log.commits.added_names import AddedNames
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
@@ -15,32 +14,6 @@ from deltactl.operations.losses import find_losses
 from deltactl.operations.missing_files import PRESENCE_COLUMNS
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
-
-
-class AddedNames(Visitor):
-    """Collects the names of the files and deletion vectors that commits after a version add."""
-
-    def __init__(self, after: int) -> None:
-        super().__init__()
-        self._after = after
-        self._paths: list[pa.Array] = []
-        self._vectors: list[pa.Array] = []
-
-    def visit(self, commits: ParsedCommits) -> None:
-        """Take the adds."""
-        adds = commits.adds.filter(pc.greater(commits.adds["version"], self._after))
-        self._paths += adds["path"].chunks
-        self._vectors += vector_files(adds["deletion_vector"]).drop_null().chunks
-
-    @property
-    def paths(self) -> pa.ChunkedArray:
-        """Return the names of data files."""
-        return pa.chunked_array(self._paths, pa.string())
-
-    @property
-    def vectors(self) -> pa.ChunkedArray:
-        """Return the names of files with deletion vectors."""
-        return pa.chunked_array(self._vectors, pa.string())
 
 
 def ensure_nothing_lost(

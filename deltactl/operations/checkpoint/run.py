@@ -28,6 +28,7 @@ from deltactl.log.audit.checksum import (
 )
 from deltactl.log.audit.commit_doubts import CommitDoubts, restore_commit
 from deltactl.log.audit.evidence import find_foreign_id
+from deltactl.log.commits.added_names import AddedNames
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import move_hint
@@ -36,7 +37,7 @@ from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_clean
 from deltactl.log.upkeep.compaction import Compaction, plan_compaction, write_compaction
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.checkpoint.doubts import ensure_undoubted
-from deltactl.operations.checkpoint.losses import AddedNames, ensure_nothing_lost
+from deltactl.operations.checkpoint.losses import ensure_nothing_lost
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport

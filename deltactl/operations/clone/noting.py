@@ -39,7 +39,8 @@ from deltactl.operations.clone_notes import (
     unmark,
     write_note,
 )
-from deltactl.operations.missing_files import Missing, find_missing_again, find_owners
+from deltactl.operations.missing_files import Missing, find_missing_again
+from deltactl.operations.owners import find_owners
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.storage.names import is_local_uri

@@ -42,10 +42,10 @@ from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.missing_columns import ensure_columns
 from deltactl.operations.missing_files import (
     PRESENCE_COLUMNS,
-    find_away_refusal,
     find_missing,
     list_missing,
 )
+from deltactl.operations.owners import find_away_refusal
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
@@ -223,7 +223,8 @@ def _ensure_files(snapshot: Snapshot, plan: ManifestPlan, context: RunContext) -
     batches = map(choose, snapshot.file_batches((*PRESENCE_COLUMNS, "partition_values")))
     missing = find_missing(snapshot.store, batches, context)
     if missing:
-        raise find_away_refusal(snapshot.store, missing) or SafetyError(
+        names = [it.path for it in missing]
+        raise find_away_refusal(snapshot.store, names, context.storage_options) or SafetyError(
             f"no manifest was written: {format_count(len(missing), 'file', 'files')} of version "
             f"{snapshot.version} cannot be read: {list_missing(missing)}",
             hint=f"Run `deltactl describe-history {shlex.quote(snapshot.store.uri)} --restorable` "

@@ -22,7 +22,8 @@ from deltactl.log.writing.commit_base import CommitBase
 from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, run_tags
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
-from deltactl.operations.missing_files import find_away_refusal, find_missing_again
+from deltactl.operations.missing_files import find_missing_again
+from deltactl.operations.owners import find_away_refusal
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.omission import explain_missing, find_omission_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -138,7 +139,8 @@ def _find_refusal(
     if plan.missing:
         CommitBase.of(versions.current).ensure_same_table(versions.log)
     if refusal is None and plan.missing:
-        refusal = find_away_refusal(versions.current.store, plan.missing)
+        missing = [it.path for it in plan.missing]
+        refusal = find_away_refusal(versions.current.store, missing, context.storage_options)
     if refusal is None and plan.missing and not options.ignore_missing:
         return explain_missing(versions, plan, context)
     if refusal is None and plan.missing:

@@ -48,7 +48,8 @@ def ensure_unused(
                 f"the record of the shallow clone {note.clone_uri} was kept: the log of the clone "
                 f"can be read, and references files of this table, such as {used!r}",
                 hint="Delete the clone first, if nobody needs it. If this table was moved, make "
-                "the old address lead to it, for example with a symbolic link. If this table is a "
+                "the old address lead to it, for example with a symbolic link (first move another "
+                "table that is there now), and make a deep clone of the clone. If this table is a "
                 f"copy that the clone does not use, delete {note.name} in it.",
             )
 

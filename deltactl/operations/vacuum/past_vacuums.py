@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.operations.missing_files import find_owners
+from deltactl.operations.owners import find_owners
 from deltactl.operations.vacuum.journal import list_removals, read_run
 from deltactl.operations.vacuum.undo import NAME_IN_USE, plan_undo
 from deltactl.storage.store import Store

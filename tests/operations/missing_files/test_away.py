@@ -51,6 +51,28 @@ def test_a_source_that_was_moved(clone: LocalStore, tmp_path: Path, ignore_missi
     assert (latest(clone), ids(clone)) == (2, [1, 2])
 
 
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_another_table_at_the_address_of_the_source(
+    clone: LocalStore, tmp_path: Path, is_cleaned: bool
+) -> None:
+    (tmp_path / "source").rename(tmp_path / "moved")
+    columns = [Column("p", "string"), Column("id")]
+    other = TableBuilder(tmp_path / "source", columns, partition_by=["p"])
+    other.append([{"p": "c", "id": 7}], [{"p": "d", "id": 8}])
+    if is_cleaned:  # then the names may have been in its commits
+        other.checkpoint()
+        other.forget_commits(1)
+    report = check(clone)
+    repairs = set(report.findings["repair"].to_pylist())
+    is_away = any("no table is at this address, or another one" in it for it in repairs)
+    assert is_away == (not is_cleaned)
+    assert any("has no record of this shallow clone" in it for it in report.notes) == is_cleaned
+    with pytest.raises(SafetyError) as caught:
+        restore(clone, 0, ignore_missing=True, expect_files=2)
+    what = f"the table that is now at {other.store.uri} is another one"
+    assert (what in caught.value.message) == (not is_cleaned)
+
+
 def test_a_source_that_lost_all_files_of_a_partition(clone: LocalStore, tmp_path: Path) -> None:
     for path in (tmp_path / "source" / "p=a").iterdir():
         path.unlink()
