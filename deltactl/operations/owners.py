@@ -97,13 +97,13 @@ def find_away_refusal(
             return _explain(store, name, len(outside), "no table is at this address")
         present.append(folder)
     for owner in find_owners(outside, storage_options)[0]:
-        if not knows_files(owner):
+        if not _knows_files(owner):
             what = f"the table that is now at {owner.store.uri} is another one"
             return _explain(store, min(owner.names.values()), len(outside), what)
     return None
 
 
-def knows_files(owner: Owner) -> bool:
+def _knows_files(owner: Owner) -> bool:
     """Return whether the log of a table has one of its files, or may have had one."""
     log, added = DeltaLog(owner.store, ignore_warning), AddedNames(-1)
     try:

@@ -75,14 +75,11 @@ def audit_snapshot(log: DeltaLog, snapshot: Snapshot, *, strict: bool = False) -
     """
     if snapshot.head is None and not strict:
         return snapshot
-    audit = _Audit(log.without_warnings(), log, snapshot.segment.checkpoint_version, strict)
+    audit = _Audit(log.without_warnings(), log, snapshot, strict)
     watch = ChecksumWatch.of(log, snapshot, audit.judge, with_older=strict)
     if watch is None:
         return snapshot
-    if watch.stored is not None and snapshot.head is not None:
-        found_state = snapshot.head.non_file_actions
-        wrong = watch.stored.compare_metadata(found_state.metadata)
-        audit.judge(snapshot.head.version, wrong)
+    watch.judge_metadata()
     return replace(snapshot, watch=watch)
 
 
@@ -143,22 +140,31 @@ class ChecksumWatch:
     ) -> ChecksumWatch | None:
         """Read the checksum files; return ``None`` if there are none.
 
-        ``with_older``: if the newest one is of a version between the two, it is compared too.
+        ``with_older``: if the newest valid one is of a version between the two, it is compared too.
 
         Raises:
             StorageError: a file cannot be read.
         """
         first, last = snapshot.segment.checkpoint_version, snapshot.version
-        newest = max((v for v in log.listed.checksums if v <= last), default=-1)
-        newest = newest if with_older and newest > first else last
-        versions = {first, newest} & log.listed.checksums.keys()
-        found = {version: read_checksum(log.store, version) for version in versions}
-        stored, live = found.pop(first, None), found.pop(last, None)
-        between = found.get(newest)
-        older = None if between is None else (_rebuild(snapshot, newest), between)
+        listed = log.listed.checksums
+        stored = read_checksum(log.store, first) if first in listed else None
+        live = read_checksum(log.store, last) if first < last in listed else None
+        older, between = None, range(last - 1, first, -1) if with_older and live is None else ()
+        for version in (it for it in between if it in listed):
+            if (checksum := read_checksum(log.store, version)) is not None:
+                older = (_rebuild(snapshot, version), checksum)
+                break
         if stored is None and live is None and older is None:
             return None
         return cls(snapshot, stored, live, judge, older)
+
+    def judge_metadata(self) -> None:
+        """Judge the metadata of the checkpoint."""
+        head = self.snapshot.head
+        if self.stored is None or head is None:
+            return
+        if wrong := self.stored.compare_metadata(head.non_file_actions.metadata):
+            self.judge(head.version, wrong)
 
     def see_stored(self, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Pass all files of the checkpoint on, and judge them after the last one."""
@@ -217,12 +223,12 @@ def _add(batch: pa.Table, totals: list[int]) -> None:
 class _Audit:
     """Compares a checkpoint with the commits if a checksum file disagrees.
 
-    ``listed`` keeps the listing of the snapshot. ``version`` is that of the checkpoint, or -1.
+    ``listed`` keeps the listing of the snapshot.
     """
 
     listed: DeltaLog
     log: DeltaLog
-    version: int
+    snapshot: Snapshot
     strict: bool
     is_judged: bool = False
 
@@ -234,7 +240,8 @@ class _Audit:
         """
         if not disagreements or self.is_judged:
             return
-        if self.version >= 0 and not ensure_matches_commits(self.listed, self.version):
+        base = self.snapshot.segment.checkpoint_version
+        if base >= 0 and not ensure_matches_commits(self.listed, base):
             self._doubt(version, disagreements)
         elif self.strict:
             self.log.warn(
@@ -251,18 +258,21 @@ class _Audit:
         )
 
     def _doubt(self, version: int, disagreements: Mapping[str, str]) -> None:
-        origin = "the checkpoint of its version"
-        if version != self.version:
-            origin = f"its version, which depends on the checkpoint of version {self.version}"
+        origin, base = "the checkpoint of its version", self.snapshot.segment.checkpoint_version
+        if version != base:
+            origin = f"its version, which depends on the checkpoint of version {base}"
         problem = (
             f"{self._describe(version, origin, disagreements)}. The older commits that would show "
             "which of the two is wrong are gone"
         )
         if self.strict:
+            latest, number = self.log.latest_version, self.snapshot.version
+            older = "" if number == latest else f" --version {number}"
             raise SafetyError(
                 f"{problem}. If the checkpoint is wrong, this run would delete files that are "
                 "still needed, or hide the error",
-                hint="Run `deltactl check TABLE`, which says what to do. Nothing was changed.",
+                hint=f"Run `deltactl check TABLE{older}`, which says what to do. Nothing was "
+                "changed.",
             )
         # Without the older commits, every reader depends on the checkpoint as it is.
         self.log.warn(f"{problem}, so the checkpoint was used, as by all readers")

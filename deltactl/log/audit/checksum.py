@@ -44,7 +44,7 @@ READ_MEMBERS: Final = frozenset({"protocol", "metadata", "inCommitTimestampOpt"}
 # They differ if file actions of commits were lost.
 COUNTS: Final = frozenset({"numFiles", "tableSizeBytes"})
 # Writers fill in the other members in different ways, so a difference there shows no damage.
-_DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
+DECISIVE: Final = ("numFiles", "tableSizeBytes", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def find_contradiction(snapshot: Snapshot) -> str | None:
     """
     counts = snapshot.num_files, snapshot.size_bytes
     found = find_disagreements(snapshot.store, snapshot, *counts) or {}
-    return "; ".join(found[member] for member in _DECISIVE if member in found) or None
+    return "; ".join(found[member] for member in DECISIVE if member in found) or None
 
 
 def _compare_constants(node: Mapping[str, Any]) -> dict[str, str]:

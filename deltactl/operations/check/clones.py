@@ -13,7 +13,7 @@ from deltactl.errors import MALFORMED, DeltactlError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.clone_notes import CLONE, KIND_TAG, CloneNote, is_noted
-from deltactl.operations.owners import find_owners, knows_files
+from deltactl.operations.owners import find_owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def check_records(
     owners, _ = find_owners((f"{it}/" for it in directories), storage_options)
     for owner in owners:
         with suppress(DeltactlError):
-            if not is_noted(owner.store, note, storage_options) and knows_files(owner):
+            if not is_noted(owner.store, note, storage_options):
                 findings.note(
                     f"{owner.store.uri} has no record of this shallow clone, so a vacuum of it "
                     f"may delete files of the clone. Run `{source.recording(uri)}`, which writes "

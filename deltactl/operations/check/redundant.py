@@ -12,7 +12,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import COUNTS, READ_MEMBERS, find_disagreements, read_checksum
+from deltactl.log.audit.checksum import DECISIVE, READ_MEMBERS, find_disagreements, read_checksum
 from deltactl.log.audit.commit_doubts import explain_unmeasured
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint.read import read_metadata_nodes
@@ -227,11 +227,11 @@ def check_checksum(
     name = DeltaLog.checksum_file(snapshot.version)
     # By `check_read_checksum`.
     is_read = any(row[2] == name for row in findings.rows)
-    if findings.has("COMMIT_DOUBTFUL"):
-        findings.repairs[name] = _KEEP
-    elif unproven is not None and not COUNTS.isdisjoint(found or {}):
+    if unproven is not None and any(it in (found or {}) for it in DECISIVE):
         findings.repairs[name] = _KEEP_CHECKSUM.format(base=unproven)
         strict = True
+    elif findings.has("COMMIT_DOUBTFUL"):
+        findings.repairs[name] = _KEEP
     elif not is_latest and not is_read:
         findings.repairs[name] = (
             f"move {name} out of the table: readers of the latest version do not need it"

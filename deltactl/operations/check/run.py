@@ -199,6 +199,8 @@ class _Run:
             watch = ChecksumWatch.of(
                 self.log, snapshot, lambda v, _: disagreeing.add(v), with_older=True
             )
+        if watch is not None:
+            watch.judge_metadata()
         state = StateChecker(
             replace(snapshot, watch=watch),
             self.findings,

@@ -19,7 +19,7 @@ from deltactl.log.audit.checkpoints import (
     check_hint,
     hint_of,
 )
-from deltactl.log.audit.checksum import COUNTS, find_disagreements
+from deltactl.log.audit.checksum import COUNTS, DECISIVE, find_disagreements
 from deltactl.log.audit.commit_doubts import explain_unmeasured, find_doubts, find_unmeasured
 from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
@@ -215,13 +215,13 @@ def judge_checksum(
     if not found:
         return None if found is None else "", None
     problem, wrong = "; ".join(found.values()), _find_doubtful(log, trusted, "good")
-    base, is_counted = snapshot.segment.checkpoint, not COUNTS.isdisjoint(found)
-    if is_counted and base is not None and not log.has_commits(0, base.version):
+    base, is_decisive = snapshot.segment.checkpoint, any(it in found for it in DECISIVE)
+    if is_decisive and base is not None and not log.has_commits(0, base.version):
         wrong.append(base.names[0])  # an older checkpoint that agrees may have the same error
     # It may be the only file with the data that the other one lacks.
     if wrong:
         return problem, f"it is unknown whether this file or {wrong[0]} is wrong"
-    if not is_counted:
+    if COUNTS.isdisjoint(found):
         return problem, None
     unknown = next(find_unmeasured(log, snapshot.version), None)
     if unknown is None:

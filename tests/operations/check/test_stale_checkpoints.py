@@ -123,6 +123,11 @@ def test_optimize_warns_without_the_commits_and_vacuum_stays_refused(tmp_path: P
         Table(tmp_path).checkpoint()
     repair = describe(builder, "CHECKSUM_WRONG", checksum(4))
     assert f"keep this file: it may be right, and {STALE} wrong" in repair
+    (tmp_path / checksum(5)).write_bytes(b"{")  # not valid: the one before it counts
+    assert_vacuum_is_refused(tmp_path, "checkpoint of version 3: numFiles is 3, but the log has 2")
+    (tmp_path / checksum(5)).unlink()
+    assert Table(tmp_path).fix(kind="checksum").num_left == 1
+    assert not (tmp_path / checksum(5)).exists()
 
 
 def test_an_older_checkpoint_with_the_same_error_proves_nothing(tmp_path: Path) -> None:
@@ -142,6 +147,32 @@ def test_a_later_checkpoint_is_not_compared_with_a_doubtful_one(tmp_path: Path) 
     builder.append([{"id": 5}])
     builder.checkpoint(5)
     describe(builder, "CHECKPOINT_DOUBTFUL", STALE, checkpoints=True)
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+
+
+@pytest.mark.parametrize("is_latest", [False, True])
+def test_check_says_which_metadata_stop_a_vacuum(tmp_path: Path, is_latest: bool) -> None:
+    builder = build(tmp_path, first=3 if is_latest else 4)
+    builder.checkpoint(3)
+    version = 3
+    if is_latest:
+        version = builder.version
+        DeltaTable(tmp_path).create_checkpoint()
+        builder.forget_commits(4)
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    name = tmp_path / checksum(version)
+    node = json.loads(name.read_text())
+    node["metadata"]["configuration"] = {"a": "b"}
+    name.write_text(json.dumps(node))
+    assert_vacuum_is_refused(tmp_path, "metadata differs from the log")
+    (row, *_) = check(builder.store).findings.to_pylist()
+    assert row["code"] == ("CHECKSUM_WRONG" if is_latest else "CHECKPOINT_DOUBTFUL")
+    what = (
+        "they are right, move this file" if is_latest else f"the rows are right, move {name.name}"
+    )
+    assert f"If {what} out of the table" in row["repair"].replace(f"{LOG}/", "")
+    name.unlink()
     assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
 
 

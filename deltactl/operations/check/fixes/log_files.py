@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltactl.errors import SafetyError
+from deltactl.log.audit.audited_snapshot import audit_files, audit_snapshot
 from deltactl.log.audit.checkpoints import check_hint
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.fixes.options import Fix, FixOptions
 from deltactl.operations.check.fixes.report import FixPlan, FixReport, describe_snapshot
 from deltactl.operations.checkpoint.repair import (
@@ -90,11 +93,20 @@ def plan_log_file(log: DeltaLog, options: FixOptions, context: RunContext) -> Fi
         return FixPlan(replace(report, problem=hint.problem, files_ahead=files_ahead), rewrite)
     problem, obstacle = judge_checksum(log, trusted, trusted.latest)
     if problem is None:
-        obstacle = find_checksum_obstacle(log, trusted)
+        obstacle = find_checksum_obstacle(log, trusted) or _find_contradiction(log, latest)
     name = log.checksum_file(latest.version)
     text = f"{name} is missing" if problem is None else problem or None
     report = replace(report, name=name, problem=text, obstacle=obstacle)
     return FixPlan(report, lambda confirmed: _finish(confirmed, _write(trusted, name)))
+
+
+def _find_contradiction(log: DeltaLog, latest: Snapshot) -> str | None:
+    """Return which older checksum file shows that the latest version may be wrong, if one does."""
+    try:
+        audit_files(audit_snapshot(log, latest, strict=True))
+    except SafetyError as error:
+        return error.message
+    return None
 
 
 def _delete_files_ahead(log: DeltaLog, names: Sequence[str]) -> str | None:
