@@ -19,7 +19,7 @@ from deltactl.log.file_stores import FileStores
 from deltactl.log.find_files import find_files, find_path_problem, is_placed
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.stored_files import list_names
-from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
+from deltactl.protocol.deletion_vectors import vector_ends, vector_files
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
@@ -216,10 +216,7 @@ def _cut(store: Store, table: pa.Table, *, at_least: bool = False) -> Iterator[P
 
 def _vector_sizes(vectors: pa.ChunkedArray) -> pa.Table:
     """Return the file of each stored vector, and the bytes that it must have at least."""
-    offsets = pc.fill_null(pc.struct_field(vectors, "offset"), 0).cast(pa.int64())
-    sizes = pc.struct_field(vectors, "size_bytes").cast(pa.int64())
-    ends = pc.add(pc.add(offsets, sizes), FRAME_OVERHEAD)
-    table = pa.table({"path": vector_files(vectors), "size_bytes": ends})
+    table = pa.table({"path": vector_files(vectors), "size_bytes": vector_ends(vectors)})
     return table.filter(pc.is_valid(table["path"]))
 
 

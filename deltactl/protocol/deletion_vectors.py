@@ -124,6 +124,17 @@ def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
     return pc.binary_join_element_wise(base, pc.fill_null(at_offset, ""), "")
 
 
+def vector_ends(dv: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the bytes that the file of each stored vector must have at least.
+
+    Args:
+        dv: structs with ``offset`` and ``size_bytes``.
+    """
+    offsets = pc.fill_null(pc.struct_field(dv, "offset"), 0).cast(pa.int64())
+    sizes = pc.struct_field(dv, "size_bytes").cast(pa.int64())
+    return pc.add(pc.add(offsets, sizes), FRAME_OVERHEAD)
+
+
 def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return :attr:`DeletionVector.file_name` of each row; null if the row has no file.
 

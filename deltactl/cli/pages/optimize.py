@@ -90,7 +90,13 @@ def _describe_result(report: OptimizeReport) -> Section:
     verified = ", or ".join(_VERIFIED[kind] for kind in report.verified)
     vectors = report.deletion_vectors_removed
     undo = "the old files stay until a vacuum"
-    if not any(isinstance(it.error, DataFileError) for it in report.failures):
+    others = {*range(report.version_before + 1, max(report.versions))} - {*report.versions}
+    if others:
+        undo += (
+            f". Do not restore version {report.version_before}: this would also undo "
+            f"{format_count(len(others), 'commit')} of other writers"
+        )
+    elif not any(isinstance(it.error, DataFileError) for it in report.failures):
         undo += f"; version {report.version_before} can still be read"
     became = f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
     return Section(

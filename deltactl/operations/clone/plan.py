@@ -36,7 +36,13 @@ from deltactl.operations.predicate.parse import PartitionPredicate, parse_predic
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA, replace_column
 from deltactl.protocol.clustering import CLUSTERING_DOMAIN
-from deltactl.protocol.deletion_vectors import ABSOLUTE, UUID_RELATIVE, DeletionVector, vector_files
+from deltactl.protocol.deletion_vectors import (
+    ABSOLUTE,
+    UUID_RELATIVE,
+    DeletionVector,
+    vector_ends,
+    vector_files,
+)
 from deltactl.protocol.features import (
     CATALOG_MANAGED,
     Operation,
@@ -71,11 +77,12 @@ _COORDINATION: Final = "delta.coordinatedCommits."
 
 COPY_SCHEMA: Final = pa.schema([
     ("source", pa.string()), ("target", pa.string()), ("size_bytes", pa.int64()),
-    ("modified_ms", pa.int64()),
+    ("modified_ms", pa.int64()), ("least_bytes", pa.int64()),
 ])  # fmt: skip
-"""A file to copy: its decoded names, and its size, null if the log does not have it.
+"""A file to copy: its decoded names, and its size, null for a file of deletion vectors.
 
-``modified_ms``: the time that the source file had when it was copied before; null if it was not.
+``least_bytes``: the least size of the latter. ``modified_ms``: the time that the source file had
+when it was copied before; null if it was not.
 """
 
 
@@ -269,8 +276,8 @@ def _relative_files(source: Store, files: pa.Table) -> tuple[pa.Table, pa.Table]
     if pc.any(absolute_mask(files["path"])).as_py():
         _ensure_distinct(named["path"], files)
     nothing = pa.nulls(files.num_rows, pa.int64())
-    columns = [files["path"], named["path"], files["size_bytes"], nothing]
-    vectors = _vector_copies(*(vector_files(it["deletion_vector"]) for it in (files, named)))
+    columns = [files["path"], named["path"], files["size_bytes"], nothing, nothing]
+    vectors = _vector_copies(files["deletion_vector"], named["deletion_vector"])
     copies = pa.concat_tables([pa.table(columns, schema=COPY_SCHEMA), vectors])
     return named, _once(copies)
 
@@ -298,11 +305,11 @@ def _once(copies: pa.Table) -> pa.Table:
 
 
 def _vector_copies(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.Table:
-    """Return the stored vectors to copy: each file once, of unknown size."""
-    stored = pc.is_valid(before)
-    sources = before.filter(stored)
+    """Return the files of stored vectors to copy, of unknown size."""
+    sources, targets = vector_files(before), vector_files(after)
     nothing = pa.nulls(len(sources), pa.int64())
-    return pa.table([sources, after.filter(stored), nothing, nothing], schema=COPY_SCHEMA)
+    columns = [sources, targets, nothing, nothing, vector_ends(before)]
+    return pa.table(columns, schema=COPY_SCHEMA).filter(pc.is_valid(sources))
 
 
 def _own_name(address: str) -> str:

@@ -80,6 +80,7 @@ class CopyTask:
     targets: tuple[str, ...] = field(repr=False)
     sizes: tuple[int | None, ...] = field(repr=False)
     times: tuple[int | None, ...] = field(repr=False)
+    least: tuple[int | None, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +122,16 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
     times: list[int] = []
     replaced: list[FileToCopy] = []
     dated: list[FileToCopy] = []
-    rows = zip(task.sources, task.targets, task.sizes, task.times, strict=True)
-    for name, new_name, size, before_ms in rows:
-        info = facts.get(name)
-        problem = find_problem(name, info, size)
+    rows = zip(task.sources, task.targets, task.sizes, task.times, task.least, strict=True)
+    for name, new_name, size, before_ms, least in rows:
+        info, found = facts.get(name), there.get(new_name)
+        problem = find_problem(name, info, size) or _find_vector_problem(
+            name, info, None if spec.replaces else found, least
+        )
         times.append(0 if info is None else info.modified_ms)
         if info is None or problem is not None:
             problems[name] = problem or GONE
             continue
-        found = there.get(new_name)
         is_replaced = before_ms is not None and not _is_same_time(before_ms, info.modified_ms)
         if is_replaced and not spec.replaces:
             file = FileToCopy(name, new_name, info.size_bytes)
@@ -170,6 +172,23 @@ def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
         kept,
         problems,
     )
+
+
+def _find_vector_problem(
+    name: str, info: FileInfo | None, copy: FileInfo | None, least: int | None
+) -> str | None:
+    """Return why a file of vectors must not be copied; ``None`` for data files (no ``least``).
+
+    It is too small, or differs from a copy that is not: the names of these files are unique, so one
+    of the two was replaced or damaged.
+    """
+    if info is None or least is None:
+        return None
+    if info.size_bytes < least:
+        return find_problem(name, info, least, at_least=True)
+    if copy is None or copy.size_bytes < least or copy.size_bytes == info.size_bytes:
+        return None
+    return f"it has {info.size_bytes} bytes, but its copy has {copy.size_bytes}, which may be right"
 
 
 def _is_same_time(before_ms: int, now_ms: int) -> bool:

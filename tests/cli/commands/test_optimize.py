@@ -288,6 +288,7 @@ def test_a_lost_bin_is_done_again(
     assert ran.out.startswith("8 files became 2 in version 3, 4\n")
     said = " ".join(ran.out.split())
     assert "1 bin, which deltactl planned again in 1 round" in said
+    assert "Do not restore version 1: this would also undo 1 commit of other writers" in said
     assert "left" not in said
     rows = Table("events").scan().read_all().to_pylist()
     assert multiset(rows) == multiset(table.rows())

@@ -908,7 +908,7 @@ def test_the_order_of_copies_does_not_depend_on_threads() -> None:
     nothing = pa.nulls(200, pa.int64())
     names = [pa.array([f"{part}-{row}" for row in range(200)]) for part in range(20)]
     copies = pa.concat_tables(
-        pa.table([each, each, nothing, nothing], schema=COPY_SCHEMA) for each in (*names, names[0])
+        pa.table([each, each, *[nothing] * 3], schema=COPY_SCHEMA) for each in (*names, names[0])
     )
     first, *others = (_once(copies) for _ in range(10))
     assert first.num_rows == 4_000 and all(first == other for other in others)

@@ -1,6 +1,7 @@
 """``clone --deep --sync``: an earlier clone is brought up to its source."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -738,6 +739,32 @@ def test_no_copy_is_replaced_if_a_source_file_is_damaged(
     assert (paths[0] in caught.value.message, paths[1] in caught.value.message) == (False, True)
     assert {path: target.read(path) for path in paths} == copied
     assert Table("x", store=target).snapshot().version == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda data: data[:-1], "but the log has at least"),
+        (lambda data: b"", "it has 0 bytes, but the log has at least"),
+        (lambda data: data + b"xx", "but its copy has .*, which may be right"),
+    ],
+)
+def test_no_copy_of_a_vector_is_replaced_by_a_damaged_one(
+    change: Callable[[bytes], bytes], problem: str
+) -> None:
+    builder, target = with_vectors(), fresh_store()
+    sync(builder.store, target)
+    before = contents(target)
+    (vector,) = (name for batch in target.walk() for name in batch if name.endswith(".bin"))
+    builder.store.put(vector, change(builder.store.read(vector)))
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(DataFileError, match=f"{vector}.*{problem}"):
+            sync(builder.store, target, **options)
+    assert contents(target) == before
+    target.put(vector, b"")  # a copy that is too small is no evidence
+    if "copy" in problem:
+        sync(builder.store, target)
+        assert target.read(vector) == builder.store.read(vector)
 
 
 def test_a_dry_run_counts_the_copies_that_would_be_replaced() -> None:
