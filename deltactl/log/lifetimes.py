@@ -29,8 +29,8 @@ VersionRange: TypeAlias = tuple[int, int]
 class Lifetimes:
     """When files were live: each row of ``files`` in the versions ``born`` to ``died`` - 1.
 
-    ``files`` has the columns ``path``, ``vector_file``, ``key`` and ``size_bytes``. ``first`` and
-    ``last`` are the oldest and the newest version.
+    ``files`` has the columns ``path``, ``vector_file``, ``vector_end``, ``key`` and ``size_bytes``,
+    as ``EVENTS``. ``first`` and ``last`` are the oldest and the newest version.
     """
 
     first: int
@@ -63,7 +63,7 @@ class Lifetimes:
         # The scan may begin before the range.
         born = np.maximum(born, first)
         chosen = (is_add | was_there) & (born < died)
-        columns = ["path", "vector_file", "key", "size_bytes"]
+        columns = ["path", "vector_file", "vector_end", "key", "size_bytes"]
         files = events.select(columns).take(pa.array(order[chosen]))
         return cls(first, scan.last, files, born[chosen], died[chosen])
 

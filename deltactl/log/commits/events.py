@@ -13,13 +13,14 @@ from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
-from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.deletion_vectors import vector_ends, vector_files
 from deltactl.protocol.paths import decode_path
 
 EVENTS = pa.schema(
     [
         ("path", pa.string()),
         ("vector_file", pa.string()),
+        ("vector_end", pa.int64()),
         ("key", pa.string()),
         ("text_key", pa.string()),
         ("version", pa.int64()),
@@ -30,6 +31,7 @@ EVENTS = pa.schema(
 )
 """Columns of file events. ``path`` and ``vector_file`` are names decoded from the log.
 
+``vector_end`` is the number of bytes that the file of the vector must have at least.
 ``key`` and ``text_key`` are the results of ``file_keys`` and ``text_keys``.
 """
 
@@ -120,6 +122,7 @@ def _events(files: pa.Table, *, is_add: bool) -> pa.Table:
         [
             files["path"],
             vector_files(files["deletion_vector"]),
+            vector_ends(files["deletion_vector"]),
             file_keys(files),
             text_keys(files),
             files["version"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ from deltactl.log.rebuildable import split_runs
 from deltactl.log.snapshot import Snapshot
 from deltactl.numpy_types import Flags
 from deltactl.operations.stored_files import list_facts, stat_files
-from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.deletion_vectors import vector_ends, vector_files
 from deltactl.protocol.vacuum_names import below_mask
 from deltactl.storage.store import Store
 
@@ -49,14 +49,15 @@ class Restorable:
     num_gone: int = 0
 
 
+_FILE_COLUMNS = ["path", "size_bytes", "vector_file", "vector_end"]
 _STORED = pa.schema([("name", pa.string()), ("size_bytes", pa.int64())])
 
 
 def find_restorable(log: DeltaLog, damaged: Collection[str] = ()) -> Mapping[int, Restorable]:
     """Return the state of each version in the log, except those whose state is unknown.
 
-    Lists all files below the root once; files of another size than in the log count as gone, and
-    those with a name in ``damaged``.
+    Lists all files below the root once; files of another size than in the log count as gone, files
+    that are too short for their deletion vectors, and those with a name in ``damaged``.
     Versions before a missing or broken commit are rebuilt from the commits before it. The state of
     a version that is rebuilt from a commit that may have lost actions is unknown.
     """
@@ -130,8 +131,8 @@ def _judge_run(
     doubts.found = actions.find_unknown_removes() | doubts.found
     lifetimes = _with_untouched(Lifetimes.of(scan, run[0]), snapshot)
     files = lifetimes.files
-    gone = ~_present(store, files["path"], stored, files["size_bytes"])
-    gone |= ~_present(store, files["vector_file"], stored)
+    gone = ~_present(store, files["path"], stored, files["size_bytes"], pc.not_equal)
+    gone |= ~_present(store, files["vector_file"], stored, files["vector_end"], pc.less)
     total = lifetimes.count(np.ones(len(gone), np.bool_))
     missing = lifetimes.count(gone)
     return {
@@ -150,12 +151,15 @@ def _judge(num_files: int, num_gone: int) -> Restorable:
 def _with_untouched(lifetimes: Lifetimes, snapshot: Snapshot) -> Lifetimes:
     """Add the live files without an action in the range: they were always live."""
     known = lifetimes.files["key"].combine_chunks()
-    parts = [lifetimes.files.select(["path", "vector_file", "size_bytes"])]
+    parts = [lifetimes.files.select(_FILE_COLUMNS)]
     for batch in snapshot.file_batches(("path", "size_bytes", *KEY_COLUMNS)):
         untouched = batch.filter(pc.invert(pc.is_in(file_keys(batch), value_set=known)))
-        vectors = vector_files(untouched["deletion_vector"])
-        parts.append(untouched.select(["path", "size_bytes"]).append_column("vector_file", vectors))
-    files = pa.concat_tables(part.select(parts[0].column_names) for part in parts)
+        vectors = untouched["deletion_vector"]
+        columns = [vector_files(vectors), vector_ends(vectors)]
+        parts.append(
+            pa.table([untouched["path"], untouched["size_bytes"], *columns], names=_FILE_COLUMNS)
+        )
+    files = pa.concat_tables(parts)
     added = files.num_rows - len(lifetimes.born)
     return Lifetimes(
         lifetimes.first,
@@ -170,11 +174,13 @@ def _present(
     store: Store,
     logged: pa.ChunkedArray,
     stored: pa.Table,
-    sizes: pa.ChunkedArray | None = None,
+    sizes: pa.ChunkedArray,
+    differs: Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.ChunkedArray],
 ) -> Flags:
-    """Return whether each file exists, by its name in the log; true if there is no name.
+    """Return whether each file is in order, by its name in the log; true if there is no name.
 
-    With ``sizes``, also whether it has this size. No listing follows links, which have no size.
+    It exists, and its size does not differ from that in the log (``differs(stored, logged)``). No
+    listing follows links, which have no size.
     """
     located = locate(store, logged)
     links = stored.filter(pc.is_null(stored["size_bytes"]))["name"].to_pylist()
@@ -187,9 +193,8 @@ def _present(
         stored = pa.concat_tables(parts)
     places = pc.index_in(located, value_set=stored["name"])
     present = pc.or_(pc.is_valid(places), pc.is_null(logged))
-    if sizes is not None:
-        has_other = pc.not_equal(stored["size_bytes"].take(places), sizes)
-        present = pc.and_(present, pc.invert(pc.fill_null(has_other, False)))
+    has_other = differs(stored["size_bytes"].take(places), sizes)
+    present = pc.and_(present, pc.invert(pc.fill_null(has_other, False)))
     return np.asarray(present.to_numpy(), np.bool_).copy()
 
 

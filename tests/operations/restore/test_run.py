@@ -27,6 +27,7 @@ from deltactl.operations.restore.run import restore_table
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.operations.vacuum_commits import find_open_vacuums
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
@@ -385,6 +386,28 @@ def test_the_fix_of_missing_files_is_named_only_for_files_that_are_gone(is_gone:
     with pytest.raises(SafetyError) as caught:
         restore(builder.store, 1)
     assert ("--fix missing-files" in str(caught.value.hint)) == is_gone
+
+
+@pytest.mark.parametrize("lacking", [0, 1, 10_000])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_version_is_restorable_if_its_vectors_are_long_enough(
+    lacking: int, has_checkpoint: bool
+) -> None:
+    builder = with_vectors()
+    snapshot = DeltaLog(builder.store, pytest.fail).snapshot(2)
+    (batch,) = snapshot.file_batches(["deletion_vector"])
+    (name,) = vector_files(batch["deletion_vector"]).to_pylist()
+    if has_checkpoint:
+        builder.checkpoint()
+    data = builder.store.read(name)
+    builder.store.put(name, data[: max(len(data) - lacking, 0)])
+    found = Table("x", store=builder.store).restorable()[2]
+    assert (found.state, found.num_gone) == (("gone", 1) if lacking else ("readable", 0))
+    if lacking:
+        with pytest.raises(SafetyError, match="1 file of version 2 cannot be read"):
+            restore(builder.store, 2)
+    else:
+        restore(builder.store, 2)
 
 
 @pytest.mark.parametrize("is_left", [False, True])
