@@ -34,6 +34,7 @@ def test_killed_while_others_write(tmp_path: Path, names: set[str]) -> None:
                 assert outcome.acknowledged, "the others did nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("faults")
 def test_spark_is_killed_while_others_write(

@@ -37,6 +37,7 @@ def test_all_readers_agree_when_delta_rs_writes(tmp_path: Path, seed: int) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 # Py4J leaves sockets to the garbage collector.

@@ -177,6 +177,7 @@ CHARACTERS = [chr(c) for c in range(1, 128) if chr(c) not in "/:"] + list(
 TEXTS = ["".join(CHARACTERS[start : start + 14]) for start in range(0, len(CHARACTERS), 14)]
 
 
+@pytest.mark.slow
 def test_vacuum_of_delta_on_spark_deletes_what_has_other_escapes(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:

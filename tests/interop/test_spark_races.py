@@ -26,6 +26,7 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race_rounds, "FILES", 6)
 
 
+@pytest.mark.slow
 def test_rows_that_spark_changes_beside_an_optimize(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:

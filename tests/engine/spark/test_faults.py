@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from deltactl.engine.base import CancelToken, Done, Failed, Task
 from deltactl.engine.spark.engine import SparkEngine
 from tests.support.spark_cluster import ON_CLUSTER
@@ -36,6 +38,7 @@ def ensure_complete(outcomes: list[Done[int] | Failed]) -> None:
     assert sorted(results) == [(number, number * 10) for number in range(4)]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_three_times_ends_well(cluster: SparkSession, tmp_path: Path) -> None:
     ensure_complete(run(cluster, tmp_path, "die", 3, weight=HEAVY))
     # Or more: on a busy machine Spark may find a try slow, and run another beside it.

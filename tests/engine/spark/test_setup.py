@@ -215,6 +215,7 @@ with spark_session(SparkSettings(master="local[1]", conf=conf), os.environ) as s
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_ui_shows_no_secret_and_only_we_speak_of_a_java_that_died() -> None:
