@@ -23,6 +23,7 @@ from deltactl.storage.names import is_absolute_name
 from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
 from deltactl.storage.write_guard import refuse_changes
+from deltactl.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,13 @@ def find_away_refusal(
             continue
         folder = _find_present(store, name)
         if folder is None:
-            return _explain(store, name, len(outside), "no table is at this address")
+            return _explain(store, name, len(outside), "no table is at this address", "")
         present.append(folder)
     for owner in find_owners(outside, storage_options)[0]:
         if not _knows_files(owner):
             what = f"the table that is now at {owner.store.uri} is another one"
-            return _explain(store, min(owner.names.values()), len(outside), what)
+            move = "; first move what is at this address now"
+            return _explain(store, min(owner.names.values()), len(outside), what, move)
     return None
 
 
@@ -129,11 +131,12 @@ def _find_present(store: Store, name: str) -> str | None:
     return None
 
 
-def _explain(store: Store, name: str, count: int, what: str) -> SafetyError:
+def _explain(store: Store, name: str, count: int, what: str, move: str) -> SafetyError:
+    files = format_count(count, "file")
     return SafetyError(
-        f"{store.uri} uses {count:,} files of another table that do not exist, such as {name!r}, "
-        f"and {what}: the table was moved, or its storage is not mounted",
-        hint="Rerun when the old address leads to the other table, for example by a symbolic link; "
-        "first move what is at this address now. If that table was deleted, the rows in these "
-        "files are lost: restore a version that does not use them, and write again what is newer.",
+        f"{store.uri} uses {files} of another table that cannot be found, such as {name!r}, and "
+        f"{what}: the table was moved, or its storage is not mounted",
+        hint="Rerun when the old address leads to the other table, for example by a symbolic link"
+        f"{move}. If that table was deleted, the rows in these files are lost: restore a version "
+        "that does not use them, and write again what is newer.",
     )

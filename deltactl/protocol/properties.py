@@ -103,7 +103,8 @@ def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
     except UsageError as error:
         raise SafetyError(
             f"the table property {key} is invalid: {error.message}",
-            hint=f"Correct the property; until then, {until_then}.",
+            hint=f"Correct it with `deltactl alter TABLE --set {key}=VALUE`; until then, "
+            f"{until_then}.",
         ) from error
 
 

@@ -164,8 +164,9 @@ class CommitChecker(Visitor):
         for version, live in (self._names.count_live(counts) if counts else {}).items():
             if live < counts[version] and self._restores.find_undo(version) is None:
                 problem = (
-                    f"it restored the {counts[version]:,} files of version {targets[version]}, but "
-                    f"by the commits, {live:,} are live in this version: a commit was changed later"
+                    f"it restored {format_count(counts[version], 'file')} of version "
+                    f"{targets[version]}, but by the commits, {live:,} are live in this version: a "
+                    "commit was changed later"
                 )
                 self._add("RESTORE_INCOMPLETE", problem, version)
 

@@ -64,10 +64,12 @@ def find_downgrade_refusal(
         return None
     where = shlex.quote(current.store.uri)
     if current.segment.checkpoint_version != current.version:
+        since, checkpoint = "", current.segment.checkpoint
+        if checkpoint is not None:
+            since = f" after the checkpoint of version {checkpoint.version}"
         return _refuse(
             readers,
-            "readers that do not support these features would still read the commits after the "
-            f"checkpoint of version {current.segment.checkpoint_version}",
+            f"readers that do not support these features would still read the commits{since}",
             hint=f"Run `deltactl checkpoint {where}`, then rerun.",
         )
     if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):
@@ -91,14 +93,15 @@ def _find_vectors(current: Snapshot, removed: pa.Table, readers: list[str]) -> S
     retention_ms = current.properties.duration_ms(
         "delta.deletedFileRetentionDuration", DEFAULT_RETENTION_MS
     )
+    checkpoint = f"`deltactl checkpoint {shlex.quote(current.store.uri)}`"
     if removed["deletion_vector"].null_count < removed.num_rows:
         return _refuse(
             readers,
             "the restore would remove files with deletion vectors, and their tombstones would "
             "stay in the log",
             hint=f"Restore without {option('allow_protocol_downgrade')} now. When the retention "
-            f"of {format_duration(retention_ms)} has passed, run `deltactl checkpoint "
-            f"{current.store.uri}`, then restore with {option('allow_protocol_downgrade', True)}.",
+            f"of {format_duration(retention_ms)} has passed, run {checkpoint}, then restore with "
+            f"{option('allow_protocol_downgrade', True)}.",
         )
     newest = _newest_vector_tombstone(current)
     if newest is None:
@@ -106,8 +109,8 @@ def _find_vectors(current: Snapshot, removed: pa.Table, readers: list[str]) -> S
     return _refuse(
         readers,
         "tombstones in the log have deletion vectors",
-        hint=f"Wait until {format_timestamp(newest + retention_ms)}. Then run `deltactl checkpoint "
-        f"{current.store.uri}`, which drops expired tombstones, and rerun.",
+        hint=f"Wait until {format_timestamp(newest + retention_ms)}. Then run {checkpoint}, "
+        f"which drops expired tombstones, and rerun.",
     )
 
 

@@ -51,7 +51,7 @@ def test_a_restore_lacks_files_after_an_original_came_back() -> None:
     builder.store.put(commit_path(2), original)
     (row,) = check(builder.store).findings.to_pylist()
     assert (row["code"], row["version"]) == ("RESTORE_INCOMPLETE", 3)
-    assert "restored the 1 files of version 1, but by the commits, 0 are live" in row["problem"]
+    assert "restored 1 file of version 1, but by the commits, 0 are live" in row["problem"]
     restore(builder.store, 1)
     assert codes(check(builder.store)) == []
 
