@@ -110,11 +110,11 @@ class RunContext:
         """Return whether no new work may be started."""
         return self.cancel is not None and self.cancel.is_set()
 
-    def warn_of_refusal(self, refusal: DeltactlError | None) -> None:
+    def warn_of_refusal(self, refusal: DeltactlError | None, what: str = "a real run") -> None:
         """Warn in a dry run that a safety rule would refuse the real run; ``None``: none would."""
         if refusal is not None:
             self.on_refusal()
-            self.warn(f"a real run would be refused: {refusal.message}. {refusal.hint}")
+            self.warn(f"{what} would be refused: {refusal.message}. {refusal.hint}")
 
     def transaction(
         self, log: DeltaLog, base: CommitBase, files: AddedFiles | None = None

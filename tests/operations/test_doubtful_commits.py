@@ -117,3 +117,11 @@ def test_what_keeps_the_files_warns(run: Callable[[Table], Any]) -> None:
     builder, said = doubtful(), list[str]()
     run(Table("x", store=builder.store, warn=said.append))
     assert [LOST in text for text in said] == [True]
+
+
+def test_a_vacuum_without_files_to_remove_warns() -> None:
+    builder = doubtful()
+    warnings: list[str] = []
+    report = Table("x", store=builder.store, warn=warnings.append).vacuum()
+    assert report.plan.is_empty
+    assert any("a vacuum that has files to remove would be refused" in it for it in warnings)

@@ -100,7 +100,8 @@ def vacuum_table(
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
-        context.warn_of_refusal(refusal)
+        what = "a real run" if dry_run else "a vacuum that has files to remove"
+        context.warn_of_refusal(refusal, what)
         if not dry_run:
             with warned_of_no_record(context.warn):
                 record_vacuumed(store, plan, is_clean=True)
