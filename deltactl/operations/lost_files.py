@@ -45,6 +45,7 @@ class LostFiles:
     the data file, or else that of its deletion vector. ``places`` says where a missing file may
     still be, or the right one if another file has its name. ``empty`` are the directories of
     missing files that have no file. ``num_gone`` counts all missing data files of the table.
+    ``away`` is the refusal if files are of another table that is not at its address.
     """
 
     files: pa.Table = field(repr=False)
@@ -52,6 +53,7 @@ class LostFiles:
     places: Mapping[str, str] = field(repr=False)
     empty: frozenset[str] = frozenset()
     num_gone: int = 0
+    away: SafetyError | None = None
 
     @property
     def is_vector(self) -> pa.ChunkedArray:
@@ -73,7 +75,7 @@ def find_lost(
 
     Raises:
         StorageError: a lookup failed.
-        SafetyError: the storage of the files is not accessible, or its quarantine cannot be read.
+        SafetyError: a link leads to storage without files, or a quarantine cannot be read.
     """
     store, asked = snapshot.store, [it.path for it in missing if is_placed(it.path)]
     gone = _find_gone(store, asked)
@@ -87,14 +89,13 @@ def find_lost(
     names = pc.if_else(is_data, files["path"], vector_files(files["deletion_vector"]))
     if not asked:
         return LostFiles(files, names, {})
-    if (refusal := find_away_refusal(store, gone, storage_options)) is not None:
-        raise refusal
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
     num_gone = pc.sum(is_data).as_py() or 0
     places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
     places |= _find_kept_elsewhere(asked, set(gone), storage_options)
-    return LostFiles(files, names, places, empty, num_gone)
+    away = find_away_refusal(store, gone, storage_options)
+    return LostFiles(files, names, places, empty, num_gone, away)
 
 
 def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:
@@ -124,6 +125,12 @@ def find_loss_refusal(
     These are ``count`` of ``total`` files; ``lost`` has those that do not exist. ``expected`` is
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
+    if count and lost.away is not None and expected != count:
+        number = option("expect_files", count)
+        return SafetyError(
+            lost.away.message,
+            hint=f"{lost.away.hint} Or keep this table without these rows: rerun with {number}.",
+        )
     if count and total == (lost.num_gone if version is None else count):
         return _refuse_loss_of_all(uri, total, version)
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}

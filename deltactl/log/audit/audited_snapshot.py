@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, SafetyError
 from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
-from deltactl.log.audit.checksum import Checksum, read_checksum
-from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.checksum import COUNTS, Checksum, read_checksum
+from deltactl.log.audit.commit_doubts import CommitDoubts, find_unmeasured
 from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
@@ -236,7 +236,7 @@ class _Audit:
         """Raise an error if the commits prove the checkpoint wrong.
 
         If they are missing, raise an error if ``strict``; else warn. If they prove it right, a
-        commit may have lost actions that its metrics do not count.
+        commit may have lost actions: also an error if ``strict`` and a commit has no metrics.
         """
         if not disagreements or self.is_judged:
             return
@@ -244,12 +244,25 @@ class _Audit:
         if base >= 0 and not ensure_matches_commits(self.listed, base):
             self._doubt(version, disagreements)
         elif self.strict:
-            self.log.warn(
-                f"{self._describe(version, 'the commits', disagreements)}. If a commit lost "
-                "actions, files that it added look unneeded: see `deltactl check TABLE "
-                "--checkpoints`"
-            )
+            self._blame_commits(version, disagreements)
         self.is_judged = True
+
+    def _blame_commits(self, version: int, disagreements: Mapping[str, str]) -> None:
+        """Refuse if a commit without metrics may have lost the files that are missing; or warn."""
+        problem = (
+            f"{self._describe(version, 'the commits', disagreements)}. If a commit lost actions, "
+            "files that it added look unneeded"
+        )
+        unknown = None
+        if not COUNTS.isdisjoint(disagreements):
+            unknown = next(find_unmeasured(self.listed, version), None)
+        if unknown is not None:
+            name = self.log.commit_file(unknown)
+            raise SafetyError(
+                f"{problem}: {name}, for example, has no operationMetrics that would show it",
+                hint="Run `deltactl check TABLE`, which says what to do. Nothing was changed.",
+            )
+        self.log.warn(f"{problem}: see `deltactl check TABLE --checkpoints`")
 
     def _describe(self, version: int, origin: str, disagreements: Mapping[str, str]) -> str:
         name = self.log.checksum_file(version)

@@ -238,7 +238,7 @@ def explain_unmeasured(commit: str) -> str:
     return (
         f"a commit may have lost actions that this file has: {commit}, for example, has no "
         "operationMetrics that would show it. If the commits are complete, move this file out of "
-        "the table"
+        "the table. If not, restore them from a backup"
     )
 
 

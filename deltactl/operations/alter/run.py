@@ -125,9 +125,10 @@ def _make_plan(
 ) -> tuple[Snapshot, AlterPlan]:
     log.ensure_newest()
     # To drop a feature, files may be rewritten; else only the metadata changes.
-    snapshot = load_audited(log, or_warn=options.drop_feature is None)
+    drops = options.drop_feature is not None
+    snapshot = load_audited(log, or_warn=not drops, strict=drops)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.ALTER)
-    if options.drop_feature is not None:
+    if drops:
         plan = plan_drop(log, snapshot, options, context)
         if any(step.writes_checkpoint for step in plan.steps):
             _ensure_readable(snapshot)

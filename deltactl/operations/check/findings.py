@@ -62,7 +62,8 @@ def _as_utf8(value: str | int | None) -> str | int | None:
 
 _AWAY: Final = (
     "no table is at this address, or another one: it was moved, or its storage is not mounted. "
-    "Make the address lead to the table again, for example by a symbolic link"
+    "Make the address lead to the table again, for example by a symbolic link. If it was deleted, "
+    "`deltactl check {table} --fix missing-files` says how to keep this table without its rows"
 )
 
 
@@ -166,7 +167,8 @@ def _replace_repairs(
     outside = [name for name in missing if is_absolute_name(name) and _is_beside(store, name)]
     if outside and find_away_refusal(store, outside, storage_options):
         mask = pc.is_in(found["file"], value_set=pa.array(outside))
-        repairs = pc.if_else(pc.and_(is_missing, mask), _AWAY, repairs)
+        away = _AWAY.format(table=shlex.quote(store.uri))
+        repairs = pc.if_else(pc.and_(is_missing, mask), away, repairs)
     is_wrong = pc.equal(found["code"], "FILE_SIZE")
     asked = pc.unique(found["file"].filter(pc.or_(is_missing, is_wrong))).to_pylist()
     if not asked:

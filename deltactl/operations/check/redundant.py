@@ -12,8 +12,14 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import DECISIVE, READ_MEMBERS, find_disagreements, read_checksum
-from deltactl.log.audit.commit_doubts import explain_unmeasured
+from deltactl.log.audit.checksum import (
+    COUNTS,
+    DECISIVE,
+    READ_MEMBERS,
+    find_disagreements,
+    read_checksum,
+)
+from deltactl.log.audit.commit_doubts import explain_unmeasured, find_unmeasured
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
@@ -198,6 +204,7 @@ def check_older_checksums(
             findings.note(f"version {version} cannot be rebuilt: {error.message}")
             continue
         num_checksums += check_checksum(
+            log,
             older,
             num_files,
             size_bytes,
@@ -210,6 +217,7 @@ def check_older_checksums(
 
 
 def check_checksum(
+    log: DeltaLog,
     snapshot: Snapshot,
     num_files: int,
     size_bytes: int,
@@ -232,6 +240,9 @@ def check_checksum(
         strict = True
     elif findings.has("COMMIT_DOUBTFUL"):
         findings.repairs[name] = _KEEP
+    elif (unknown := _find_unmeasured(log, snapshot.version, found)) is not None:
+        findings.repairs[name] = explain_unmeasured(log.commit_file(unknown))
+        strict = True
     elif not is_latest and not is_read:
         findings.repairs[name] = (
             f"move {name} out of the table: readers of the latest version do not need it"
@@ -242,6 +253,13 @@ def check_checksum(
         row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
         _add_optional(findings, row, strict=strict or member in READ_MEMBERS)
     return found is not None
+
+
+def _find_unmeasured(log: DeltaLog, version: int, wrong: Mapping[str, str] | None) -> int | None:
+    """Return a commit that may have lost files that a checksum file counts; see `vacuum`."""
+    if COUNTS.isdisjoint(wrong or {}):
+        return None
+    return next(find_unmeasured(log, version), None)
 
 
 def check_read_checksum(

@@ -194,11 +194,10 @@ class _Run:
         files or its id are not those of the commits, or a checksum file has other counts, or a
         commit may be damaged, all checkpoints are compared.
         """
-        before, disagreeing, watch = len(self.findings.rows), set[int](), None
-        if snapshot.head is not None:
-            watch = ChecksumWatch.of(
-                self.log, snapshot, lambda v, _: disagreeing.add(v), with_older=True
-            )
+        before, disagreeing = len(self.findings.rows), set[int]()
+        watch = ChecksumWatch.of(
+            self.log, snapshot, lambda v, _: disagreeing.add(v), with_older=True
+        )
         if watch is not None:
             watch.judge_metadata()
         state = StateChecker(
@@ -234,6 +233,7 @@ class _Run:
         self.counts.num_files, self.counts.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
         self.counts.num_checksums += check_checksum(
+            self.log,
             snapshot,
             state.num_files,
             state.size_bytes,
@@ -253,13 +253,14 @@ class _Run:
     ) -> None:
         """Compare the checksum files of older versions.
 
-        At least those that are ``disagreeing`` with a checkpoint that is not proven right: vacuum
-        and checkpoint are refused then.
+        At least those that are ``disagreeing``; all since the checkpoint if this is not proven
+        right: vacuum and checkpoint are refused as long as one of them disagrees.
         """
-        listed = self.log.checksum_files
-        if find_unproven(self.log, self._verdicts, snapshot) is None:
-            disagreeing = set()
-        versions = disagreeing - {
+        listed, base = self.log.checksum_files, snapshot.segment.checkpoint_version
+        versions = set(disagreeing)
+        if versions and find_unproven(self.log, self._verdicts, snapshot) is not None:
+            versions |= {version for version in listed if version >= base}
+        versions -= {
             it.checkpoint.version
             for it in self._verdicts or ()
             if it.contradicts == self.log.checksum_file(it.checkpoint.version)
@@ -268,7 +269,7 @@ class _Run:
             versions |= listed.keys()
         elif self.options.checkpoints:
             newest = max((v for v in listed if v <= snapshot.version), default=-1)
-            if newest >= snapshot.segment.checkpoint_version:
+            if newest >= base:
                 versions.add(newest)
         self.counts.num_checksums += check_older_checksums(
             self.log, snapshot, broken, self._verdicts, self.findings, versions=versions

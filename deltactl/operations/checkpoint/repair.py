@@ -188,19 +188,22 @@ def _judge_compacted(store: Store, verdict: CompactionVerdict, dry_run: bool) ->
 
 
 def _check_checksum(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
-    latest = trusted.latest
-    version = max((v for v in log.checksum_files if v <= latest.version), default=-1)
-    if version < max(latest.segment.checkpoint_version, 0):
-        return []
-    # Readers take actions from this file if no later file has them.
-    older = latest if version == latest.version else log.snapshot(version, skip=trusted.bad)
-    problem, obstacle = judge_checksum(log, trusted, older)
-    if not problem:
-        return []
-    name = DeltaLog.checksum_file(version)
-    if obstacle is not None:
-        return [Finding(name, version, problem, f"none, because {obstacle}")]
-    return [_remove_wrong(latest.store, name, version, problem, dry_run)]
+    """Judge the checksum files that a vacuum compares: that of the checkpoint, and the newest one.
+
+    Readers take actions from the newest one if no later file has them.
+    """
+    latest, findings = trusted.latest, []
+    base = max(latest.segment.checkpoint_version, 0)
+    listed = [version for version in log.checksum_files if base <= version <= latest.version]
+    for version in sorted({*listed} & {base, max(listed, default=base)}):
+        older = latest if version == latest.version else log.snapshot(version, skip=trusted.bad)
+        problem, obstacle = judge_checksum(log, trusted, older)
+        name = DeltaLog.checksum_file(version)
+        if problem and obstacle is not None:
+            findings.append(Finding(name, version, problem, f"none, because {obstacle}"))
+        elif problem:
+            findings.append(_remove_wrong(latest.store, name, version, problem, dry_run))
+    return findings
 
 
 def judge_checksum(

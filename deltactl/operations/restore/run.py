@@ -138,11 +138,10 @@ def _find_refusal(
         refusal = find_downgrade_refusal(versions.current, plan.state.protocol, plan.removed)
     if plan.missing:
         CommitBase.of(versions.current).ensure_same_table(versions.log)
-    if refusal is None and plan.missing:
-        missing = [it.path for it in plan.missing]
-        refusal = find_away_refusal(versions.current.store, missing, context.storage_options)
     if refusal is None and plan.missing and not options.ignore_missing:
-        return explain_missing(versions, plan, context)
+        missing = [it.path for it in plan.missing]
+        away = find_away_refusal(versions.current.store, missing, context.storage_options)
+        return away or explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
         # A plan without changes changes nothing that would have to be confirmed.
         number = plan.lost.num_rows if plan.is_empty else options.expect_files

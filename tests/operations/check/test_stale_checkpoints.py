@@ -14,12 +14,13 @@ from deltalake import DeltaTable
 from deltactl.errors import DeltactlError, SafetyError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
+from deltactl.log.hint import HINT_NAME
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
 from tests.operations.vacuum.test_local import age
-from tests.support.damage import check, codes
-from tests.support.table_builder import LOG, Column, TableBuilder
+from tests.support.damage import check, codes, edit_commit, measure
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 pytestmark = pytest.mark.usefixtures("trusted_clock")
 
@@ -216,6 +217,7 @@ def test_the_checksum_and_the_commits_contradict(
 def test_a_wrong_checksum_beside_a_proven_checkpoint(tmp_path: Path) -> None:
     builder = build(tmp_path, checksums=(4,))
     builder.checkpoint(3)
+    measure(builder)
     name = tmp_path / checksum(4)
     name.write_text(name.read_text().replace('"numFiles":3', '"numFiles":7'))
     report = check(builder.store)
@@ -228,6 +230,90 @@ def test_a_wrong_checksum_beside_a_proven_checkpoint(tmp_path: Path) -> None:
     assert "disagrees with the commits: numFiles is 7, but the log has 3. If a commit" in said[0]
 
 
+@pytest.mark.parametrize("later", [0, 1])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_commit_without_metrics_may_have_lost_a_file(
+    tmp_path: Path, has_checkpoint: bool, later: int
+) -> None:
+    """Version 3 restored a removed file. If it lost this, only the checksum file has it."""
+    builder = build(tmp_path, checksums=(4,))
+    builder.store.delete_many([STALE, HINT_NAME])
+    if has_checkpoint:
+        builder.checkpoint(1)
+    commit = builder.store.read(commit_path(3))
+    edit_commit(builder, 3, lambda action: None if "add" in action else action)
+    for _ in range(later):
+        builder.append([{"id": 5}])
+    age(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SafetyError, match="with the commits: numFiles is 3, but the log has 2"):
+        Table(tmp_path).checkpoint()
+    for mode in ("full", "lite"):
+        assert_vacuum_is_refused(tmp_path, "commits: numFiles is 3, but the log has 2", mode=mode)
+    if later:
+        assert Table(tmp_path).fix(kind="checksum").num_left == 1
+    for options in ({}, {"checkpoints": True}, {"all_versions": True}):
+        repair = describe(builder, "CHECKSUM_WRONG", checksum(4), **options)
+        assert "has no operationMetrics that would show it. If the commits are complete" in repair
+    assert sorted(tmp_path.rglob("*")) == before
+    builder.store.put(commit_path(3), commit)
+    assert Table(tmp_path).vacuum(**FORCED).files_removed == 0
+    assert 1 in {row["id"] for row in rows_with_delta_rs(tmp_path)}
+
+
+def test_all_checksums_that_stop_a_vacuum_are_reported_at_once(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    builder.checkpoint(3)
+    for number in range(5, 9):
+        builder.append([{"id": number}])
+    for version in range(3, 9):
+        snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
+        write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
+    builder.forget_commits(4)
+    age(tmp_path)
+    assert_vacuum_is_refused(tmp_path, "numFiles is 3, but the log has 2")
+    rows = check(builder.store).findings.to_pylist()
+    assert {row["code"] for row in rows} == {"CHECKPOINT_DOUBTFUL", "CHECKSUM_WRONG"}
+    assert {row["file"] for row in rows} == {STALE, *map(checksum, range(4, 9))}
+    for version in range(3, 9):  # the rows are right
+        (tmp_path / checksum(version)).unlink()
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+
+
+def test_a_checksum_that_a_vacuum_warns_of_is_found_and_repaired(tmp_path: Path) -> None:
+    builder = build(tmp_path, checksums=(4,))
+    builder.checkpoint(3)
+    measure(builder)
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(3)
+    write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
+    said: list[str] = []
+    Table(tmp_path, warn=said.append).vacuum(**FORCED)
+    assert len(said) == 1
+    assert "3.crc of " in said[0]
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(3))
+    assert repair.startswith(f"move {checksum(3)} out of the table")
+    assert Table(tmp_path).repair_checkpoints().all_repaired
+    assert not (tmp_path / checksum(3)).exists()
+    assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
+
+
+@pytest.mark.parametrize("feature", ["v2Checkpoint", "deletionVectors"])
+def test_a_drop_of_a_feature_is_refused_before_its_first_commit(
+    tmp_path: Path, feature: str
+) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], features=[feature])
+    builder.append([{"id": 1}])
+    builder.append([{"id": 2}])
+    Table(tmp_path).checkpoint()
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot()
+    write_checksum(builder.store, snapshot, snapshot.num_files + 1, snapshot.size_bytes)
+    builder.forget_commits(2)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SafetyError, match="numFiles is 3, but the log has 2"):
+        Table(tmp_path).alter(drop_feature=feature)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_purge_of_the_quarantine_is_refused(tmp_path: Path) -> None:
     builder = build(tmp_path, first=4)
     assert Table(tmp_path).vacuum(**FORCED, quarantine=True, quarantine_for="0s").files_removed == 1
@@ -237,9 +323,9 @@ def test_a_purge_of_the_quarantine_is_refused(tmp_path: Path) -> None:
         Table(tmp_path).purge_quarantine(force_retention=True)
 
 
-def assert_vacuum_is_refused(root: Path, problem: str) -> None:
+def assert_vacuum_is_refused(root: Path, problem: str, **options: Any) -> None:
     before = sorted(root.rglob("*"))
     with pytest.raises(SafetyError, match=problem) as caught:
-        Table(root).vacuum(**FORCED)
+        Table(root).vacuum(**FORCED, **options)
     assert "Run `deltactl check" in str(caught.value.hint)
     assert sorted(root.rglob("*")) == before

@@ -36,6 +36,7 @@ from tests.support.checkpoints import (
     read_rows,
 )
 from tests.support.clock import FixedClock
+from tests.support.damage import measure
 from tests.support.run import run_on
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, struct_of
 
@@ -651,6 +652,7 @@ def test_a_checksum_file_is_written_where_the_table_has_them() -> None:
 @pytest.mark.parametrize("change", [{"numFiles": 9}, {"tableSizeBytes": 1}, {"protocol": None}])
 def test_a_checksum_file_that_disagrees_is_reported_and_left(change: dict[str, Any]) -> None:
     builder = table()
+    measure(builder)
     wrong = json.dumps(crc_of(builder, 2) | change).encode()
     builder.store.put(crc_name(2), wrong)
     said: list[str] = []

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deltactl.errors import SafetyError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
@@ -12,6 +14,7 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.run import clone_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
 from tests.support.damage import check
 from tests.support.restores import bodies, ids, latest, restore
 from tests.support.table_builder import Column, TableBuilder, commit_path
@@ -66,9 +69,33 @@ def test_another_table_at_the_address_of_the_source(
     is_away = any("no table is at this address, or another one" in it for it in repairs)
     assert is_away == (not is_cleaned)
     with pytest.raises(SafetyError) as caught:
-        restore(clone, 0, ignore_missing=True, expect_files=2)
+        restore(clone, 0, ignore_missing=True)
     what = f"the table that is now at {other.store.uri} is another one"
     assert (what in caught.value.message) == (not is_cleaned)
+
+
+@pytest.mark.parametrize("has_other", [False, True])
+def test_the_rows_of_a_source_that_was_deleted_are_given_up_by_their_number(
+    clone: LocalStore, tmp_path: Path, has_other: bool
+) -> None:
+    columns = [Column("p", "string"), Column("id")]
+    write_deltalake(tmp_path / "clone", pa.table({"p": ["a"], "id": [3]}), mode="append")
+    (tmp_path / "source").rename(tmp_path / "moved")
+    if has_other:
+        TableBuilder(tmp_path / "source", columns).append([{"p": "c", "id": 7}])
+    table = Table(tmp_path / "clone")
+    for number, hint in ((None, "rerun with expect_files=2"), (3, "rerun with expect_files=2")):
+        with pytest.raises(SafetyError, match="uses 2 files of another table") as caught:
+            table.fix(kind="missing-files", expect_files=number)
+        assert hint in str(caught.value.hint)
+    with pytest.raises(SafetyError, match="uses 2 files of another table") as caught:
+        table.restore(version=2, ignore_missing=True)
+    assert "rerun with expect_files=2" in str(caught.value.hint)
+    assert latest(clone) == 2
+    table.fix(kind="missing-files", expect_files=2)
+    assert (latest(clone), ids(clone)) == (3, [3])
+    table.restore(version=2, ignore_missing=True, expect_files=2)
+    assert ids(clone) == [3]
 
 
 def test_a_source_that_lost_all_files_of_a_partition(clone: LocalStore, tmp_path: Path) -> None:
