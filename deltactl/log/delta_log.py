@@ -27,7 +27,7 @@ from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.committers.open import choose_committer, open_managed
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
-from deltactl.log.history.timestamps import file_times, resolve_timestamp
+from deltactl.log.history.timestamps import file_times, find_misdated, resolve_timestamp
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
@@ -727,6 +727,10 @@ class DeltaLog:
         return resolve_timestamp(
             self.reader, self.listing, metadata, timestamp_ms, warn=warn, allow_later=allow_later
         )
+
+    def find_misdated(self, last: int, time_ms: int) -> int | None:
+        """Return the first commit up to a version that may be later than a time, or ``None``."""
+        return find_misdated(self.listing, last, time_ms)
 
     def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:
         """Return the versions that the log can rebuild without the ``broken`` commits."""

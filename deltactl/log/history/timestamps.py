@@ -26,7 +26,7 @@ from deltactl.log.commits.contents import (
 )
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
-from deltactl.units import MAX_LONG, format_timestamp
+from deltactl.units import HOUR_MS, MAX_LONG, format_timestamp
 
 if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
@@ -41,6 +41,25 @@ def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
     found = (listing.commits[version].modified_ms for version in ordered)
     times = accumulate(found, lambda before, time: max(time, before + 1))
     return dict(zip(ordered, times, strict=True))
+
+
+def find_misdated(listing: LogListing, last: int, time_ms: int) -> int | None:
+    """Return the first commit up to version ``last`` that may be later than a time.
+
+    If a commit is dated more than an hour before an earlier one, the clock of a writer was wrong.
+    Only the next commit whose date is not, shows until when it was written.
+    """
+    versions = sorted(listing.commits)
+    times = [listing.commits[version].modified_ms for version in versions]
+    until_ms, found = MAX_LONG, None
+    for version, time, newest in reversed(
+        [*zip(versions, times, accumulate(times, max), strict=True)]
+    ):
+        if newest - time <= HOUR_MS:
+            until_ms = time
+        elif version <= last and until_ms > time_ms:
+            found = version
+    return found
 
 
 class InCommitTimes(Sequence[int]):

@@ -105,6 +105,7 @@ class Planner:
     # Read by the caller; without it, the plan reads them.
     read_others: Callable[[], Iterable[pa.ChunkedArray]] | None = None
     doubts: CommitDoubts = field(default_factory=CommitDoubts)
+    _misdated: int | None = field(default=None, init=False)
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -176,12 +177,18 @@ class Planner:
         return self.snapshot.store
 
     def _current_at_cutoff(self) -> int | None:
+        """Return the newest version that was committed before the cutoff, if the log has one.
+
+        It is older if a later commit may have been written after the cutoff, against its date.
+        """
+        cutoff_ms = self.retention.cutoff_ms
         try:
-            return self.log.version_at(
-                self.snapshot.metadata, self.retention.cutoff_ms, allow_later=True
-            )
+            found = self.log.version_at(self.snapshot.metadata, cutoff_ms, allow_later=True)
         except VersionNotFoundError:
             return None
+        if not self.options.force_retention:  # it trusts the clocks
+            self._misdated = self.log.find_misdated(found, cutoff_ms)
+        return found if self._misdated is None else self._misdated - 1
 
     def _scan(self, first: int) -> CommitScan:
         """Return the events since a version; read only commits that were not read before."""
@@ -441,6 +448,7 @@ class Planner:
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
         self._warn_of_future(filters.young_ms)
+        self._warn_of_misdated()
         files, left_over = limit_files(found, self.options.max_files)
         orphans, orphan_folders = describe_orphans(found)
         chosen = self.options
@@ -475,6 +483,15 @@ class Planner:
             doubt=self.doubts.first,
             covers_unknown=self.orphans == "all",
         )
+
+    def _warn_of_misdated(self) -> None:
+        """Warn of a commit whose date does not show that the retention of its files has passed."""
+        if self._misdated is not None:
+            self.context.warn(
+                f"commit {self._misdated} is dated more than an hour before an earlier commit: the "
+                "clock of a writer was wrong. Files that it or a later commit removed are kept "
+                "until the retention has passed since the next commit"
+            )
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:
         """Warn of files that wait longer than the retention, because of a wrong clock."""

@@ -41,10 +41,11 @@ def partitioned() -> Scene:
 def with_vectors() -> Scene:
     scene = Scene("deletionVectors")
     first, second = scene.append(60, "a", "b")
-    for days in (40, 6, 1):
-        scene.delete_rows(days, first, 41 - days)
+    scene.delete_rows(40, first, 1)
     scene.delete_rows(20, second, 0)
+    scene.delete_rows(6, first, 35)
     scene.remove(3, second)
+    scene.delete_rows(1, first, 40)
     return scene
 
 

@@ -1,0 +1,74 @@
+"""A commit of a writer whose clock was behind: its date shows no end of a retention."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs
+from tests.support.damage import edit_action
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+pytestmark = pytest.mark.usefixtures("trusted_clock")
+
+DAY_SECONDS = 24 * 3600
+
+
+class Aged:
+    """Versions 1 to 3 append a row each; version 4 replaces all; version 5 appends."""
+
+    def __init__(self, root: Path, features: list[str]) -> None:
+        self.root, self.now = root, time.time()
+        self.builder = TableBuilder(LocalStore(str(root)), [Column("id")], features=features)
+        paths = [self.builder.append([{"id": number}])[0] for number in (1, 2, 3)]
+        added = self.builder.write_file([{"id": 4}])
+        self.builder.commit(*map(self.builder.remove_action, paths), added)
+        self.builder.append([{"id": 5}])
+
+    def date(self, ages: list[float]) -> None:
+        """Date each commit, and the removes of version 4, so many days before now."""
+        for version, days in enumerate(ages):
+            when = self.now - days * DAY_SECONDS
+            if version == 4:
+                edit_action(self.builder, 4, "remove", deletionTimestamp=int(when * 1000))
+            os.utime(self.root / commit_path(version), (when, when))
+        for path in self.root.glob("*.parquet"):
+            os.utime(path, (self.now - 60 * DAY_SECONDS,) * 2)
+
+    def vacuum(self, **options: Any) -> tuple[int, list[str]]:
+        said: list[str] = []
+        report = Table(self.root, warn=said.append).vacuum(**options)
+        return report.files_removed, said
+
+
+@pytest.mark.parametrize("features", [[], ["inCommitTimestamp"]], ids=["dates", "in commits"])
+@pytest.mark.parametrize("mode", ["lite", "full"])
+def test_files_that_it_removed_are_kept_after_the_next_commit(
+    tmp_path: Path, mode: str, features: list[str]
+) -> None:
+    table = Aged(tmp_path, features)
+    table.date([13, 12, 11, 10, 40, 0])
+    files, said = table.vacuum(mode=mode)
+    assert files == 0
+    assert any("commit 4 is dated more than an hour before an earlier commit" in it for it in said)
+    Table(tmp_path).restore(version=3)
+    assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ages", [[13, 12, 11, 10, 40, 9], [13, 12, 11, 10, 10.01, 0]])
+def test_they_are_removed_when_the_next_commit_shows_it(tmp_path: Path, ages: list[float]) -> None:
+    """Or if the clocks of two writers differ by minutes."""
+    table = Aged(tmp_path, [])
+    table.date(ages)
+    assert table.vacuum(mode="full") == (3, [])
+
+
+def test_the_latest_commit_is_misdated(tmp_path: Path) -> None:
+    table = Aged(tmp_path, [])
+    table.date([13, 12, 11, 10, 40, 39])
+    assert table.vacuum(mode="full")[0] == 0
+    assert table.vacuum(mode="full", retain="0s", force_retention=True)[0] == 3
