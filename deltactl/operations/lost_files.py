@@ -24,7 +24,7 @@ from deltactl.operations.missing_files import (
     Missing,
     needs_missing,
 )
-from deltactl.operations.owners import find_away_refusal, find_owners
+from deltactl.operations.owners import Away, find_away, find_owners
 from deltactl.operations.vacuum.journal import find_quarantined, quarantine_name
 from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
@@ -45,7 +45,7 @@ class LostFiles:
     the data file, or else that of its deletion vector. ``places`` says where a missing file may
     still be, or the right one if another file has its name. ``empty`` are the directories of
     missing files that have no file. ``num_gone`` counts all missing data files of the table.
-    ``away`` is the refusal if files are of another table that is not at its address.
+    ``away``: files are of another table that is not at its address.
     """
 
     files: pa.Table = field(repr=False)
@@ -53,7 +53,7 @@ class LostFiles:
     places: Mapping[str, str] = field(repr=False)
     empty: frozenset[str] = frozenset()
     num_gone: int = 0
-    away: SafetyError | None = None
+    away: Away | None = None
 
     @property
     def is_vector(self) -> pa.ChunkedArray:
@@ -94,7 +94,7 @@ def find_lost(
     num_gone = pc.sum(is_data).as_py() or 0
     places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
     places |= _find_kept_elsewhere(asked, set(gone), storage_options)
-    away = find_away_refusal(store, gone, storage_options)
+    away = find_away(store, gone, storage_options)
     return LostFiles(files, names, places, empty, num_gone, away)
 
 
@@ -126,11 +126,7 @@ def find_loss_refusal(
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
     if count and lost.away is not None and expected != count:
-        number = option("expect_files", count)
-        return SafetyError(
-            lost.away.message,
-            hint=f"{lost.away.hint} Or keep this table without these rows: rerun with {number}.",
-        )
+        return lost.away.refusal(count)
     if count and total == (lost.num_gone if version is None else count):
         return _refuse_loss_of_all(uri, total, version)
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}

@@ -19,6 +19,7 @@ from deltactl.log.commits.added_names import AddedNames
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import locate_or_keep
 from deltactl.log.table_probe import has_log
+from deltactl.option_names import option
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
@@ -77,10 +78,31 @@ def _open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str
     return None
 
 
-def find_away_refusal(
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Files of another table that is not at its address; ``move``: what is there must go first."""
+
+    problem: str
+    move: bool = False
+
+    def refusal(self, expected: int | None = None) -> SafetyError:
+        """Return the error; ``expected``: the number of files with which a rerun gives them up."""
+        move = "; first move what is at this address now" if self.move else ""
+        rest = "restore a version that does not use them, and write again what is newer"
+        if expected is not None:
+            number = option("expect_files", expected)
+            rest = f"to keep this table without them, rerun with {number}"
+        return SafetyError(
+            f"{self.problem}: the table was moved, or its storage is not mounted",
+            hint="Rerun when the old address leads to the other table, for example by a symbolic "
+            f"link{move}. If that table was deleted, the rows in these files are lost: {rest}.",
+        )
+
+
+def find_away(
     store: Store, names: Iterable[str], storage_options: Mapping[str, str]
-) -> SafetyError | None:
-    """Return the refusal of a restore if missing files are of another table that is away.
+) -> Away | None:
+    """Return the missing files that are of another table, if one is away.
 
     A table is away if no directory above the file has a log, and its own directory has no files; or
     if the log there has all its commits, and none of them has such a file. Names of files in the
@@ -95,13 +117,13 @@ def find_away_refusal(
             continue
         folder = _find_present(store, name)
         if folder is None:
-            return _explain(store, name, len(outside), "no table is at this address", "")
+            return Away(_describe(store, name, len(outside), "no table is at this address"))
         present.append(folder)
     for owner in find_owners(outside, storage_options)[0]:
         if not _knows_files(owner):
             what = f"the table that is now at {owner.store.uri} is another one"
-            move = "; first move what is at this address now"
-            return _explain(store, min(owner.names.values()), len(outside), what, move)
+            name = min(owner.names.values())
+            return Away(_describe(store, name, len(outside), what), move=True)
     return None
 
 
@@ -131,12 +153,9 @@ def _find_present(store: Store, name: str) -> str | None:
     return None
 
 
-def _explain(store: Store, name: str, count: int, what: str, move: str) -> SafetyError:
+def _describe(store: Store, name: str, count: int, what: str) -> str:
     files = format_count(count, "file")
-    return SafetyError(
+    return (
         f"{store.uri} uses {files} of another table that cannot be found, such as {name!r}, and "
-        f"{what}: the table was moved, or its storage is not mounted",
-        hint="Rerun when the old address leads to the other table, for example by a symbolic link"
-        f"{move}. If that table was deleted, the rows in these files are lost: restore a version "
-        "that does not use them, and write again what is newer.",
+        f"{what}"
     )

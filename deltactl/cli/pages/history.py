@@ -208,11 +208,15 @@ def _list_changes(change: Change | None) -> tuple[Any, Any, Any]:
     )
 
 
+def _name_commit(problem: str, name: str) -> str:
+    return problem.replace(repr(name), "the commit").replace(name, "the commit")
+
+
 def _describe_problems(rows: Sequence[Row]) -> Iterator[Section]:
     broken = [
         (
             f"version {row['version']}",
-            row["problem"].replace(DeltaLog.commit_file(row["version"]), "the commit"),
+            _name_commit(row["problem"], DeltaLog.commit_file(row["version"])),
         )
         for row in rows
         if row["problem"] is not None

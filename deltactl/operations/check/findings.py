@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.codes import SEVERITIES, Code, load_findings
 from deltactl.errors import StorageError, ignore_warning
-from deltactl.operations.owners import find_away_refusal
+from deltactl.operations.owners import find_away
 from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
@@ -165,7 +165,7 @@ def _replace_repairs(
     is_missing = pc.is_in(found["code"], value_set=pa.array(["FILE_MISSING", "VECTOR_MISSING"]))
     missing = pc.unique(found["file"].filter(is_missing)).to_pylist()
     outside = [name for name in missing if is_absolute_name(name) and _is_beside(store, name)]
-    if outside and find_away_refusal(store, outside, storage_options):
+    if outside and find_away(store, outside, storage_options):
         mask = pc.is_in(found["file"], value_set=pa.array(outside))
         away = _AWAY.format(table=shlex.quote(store.uri))
         repairs = pc.if_else(pc.and_(is_missing, mask), away, repairs)

@@ -210,7 +210,6 @@ def check_older_checksums(
             size_bytes,
             findings,
             strict=True,
-            is_latest=False,
             unproven=find_unproven(log, verdicts, older),
         )
     return num_checksums
@@ -224,7 +223,6 @@ def check_checksum(
     findings: Findings,
     *,
     strict: bool,
-    is_latest: bool,
     unproven: str | None,
 ) -> bool:
     """Compare the version's checksum file with the snapshot; return whether there is one.
@@ -243,7 +241,7 @@ def check_checksum(
     elif (unknown := _find_unmeasured(log, snapshot.version, found)) is not None:
         findings.repairs[name] = explain_unmeasured(log.commit_file(unknown))
         strict = True
-    elif not is_latest and not is_read:
+    elif snapshot.version < log.latest_version and not is_read:
         findings.repairs[name] = (
             f"move {name} out of the table: readers of the latest version do not need it"
         )

@@ -239,7 +239,6 @@ class _Run:
             state.size_bytes,
             self.findings,
             strict=self.options.checkpoints,
-            is_latest=snapshot.version == self.log.latest_version,
             unproven=find_unproven(self.log, self._verdicts, snapshot),
         )
         check_read_checksum(self.log, snapshot, self._commits, self.findings)
@@ -377,7 +376,7 @@ class _Run:
             "all_versions": self.options.all_versions,
         }
 
-    def _note_lost(self) -> None:
+    def _note_lost(self, snapshot: Snapshot | None) -> None:
         """Find the wrong checkpoints that the other files of the log cannot rebuild."""
         codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
         names = {file for code, _, file, _ in self.findings.rows if code in codes}
@@ -387,8 +386,23 @@ class _Run:
             more = f" and {len(files) - 1} more of its files" if len(files) > 1 else ""
             self.findings.repairs[checkpoint.names[0]] = (
                 f"cannot be repaired: restore {files[0]}{more}, or the commits before the "
-                "checkpoint, from a backup"
+                f"checkpoint, from a backup{self._offer_rest(checkpoint, wrong, snapshot)}"
             )
+
+    def _offer_rest(
+        self, lost: Checkpoint, wrong: frozenset[Checkpoint], snapshot: Snapshot | None
+    ) -> str:
+        """Return what to do without a backup, if the checked version does not need a checkpoint."""
+        if snapshot is None or snapshot.segment.checkpoint_version <= lost.version:
+            return ""
+        usable = {it.version for it in self.log.all_checkpoints if it not in wrong}
+        last = min(version for version in usable if version > lost.version) - 1
+        many = f"versions {lost.version} to {last}"
+        versions = f"version {last}" if last == lost.version else many
+        return (
+            f". If there is none, {versions} cannot be read any longer, but later versions do not "
+            f"need this file: move {lost.names[0]} out of the table"
+        )
 
     def _report(
         self,
@@ -397,7 +411,7 @@ class _Run:
         unsupported: str | None = None,
     ) -> CheckReport:
         engine = engine or self.context.engine
-        self._note_lost()
+        self._note_lost(snapshot)
         keep_confirmed(self._verdicts or (), self.log, self.findings)
         return CheckReport(
             version=None if snapshot is None else snapshot.version,

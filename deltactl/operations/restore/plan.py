@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -57,8 +57,8 @@ class RestorePlan:
     are the files of the target that cannot be read, because of ``missing`` files, of its
     ``wanted_files``; those that are live in both versions are ``removed``. ``renumbered`` are files
     of both versions that get the row ids of the target again. ``state`` is ``None`` if
-    only the files of some partitions are restored; then ``undone`` are the later versions that
-    changed these partitions. ``risks`` are the retentions that become shorter.
+    only the files of some partitions are restored. ``undone`` are the later versions, or those of
+    them that changed these partitions. ``risks`` are the retentions that become shorter.
     """
 
     version: int
@@ -76,7 +76,7 @@ class RestorePlan:
     wanted_files: int
     files_after: int
     bytes_after: int
-    undone: tuple[int, ...] = ()
+    undone: Sequence[int] = ()
     risks: tuple[str, ...] = ()
 
     @property
@@ -207,9 +207,7 @@ def plan_restore(
         wanted.num_files,
         num_files,
         size_bytes,
-        ()
-        if predicate is None or is_empty
-        else tuple(find_changing(versions.log, predicate, target.version + 1)),
+        () if is_empty else _find_undone(versions, predicate),
         tuple(
             list_shorter_retentions(
                 TableProperties(current.metadata.configuration),
@@ -217,6 +215,13 @@ def plan_restore(
             )
         ),
     )
+
+
+def _find_undone(versions: Versions, predicate: PartitionPredicate | None) -> Sequence[int]:
+    first = versions.target.version + 1
+    if predicate is None:
+        return range(first, versions.current.version + 1)
+    return tuple(find_changing(versions.log, predicate, first))
 
 
 def _different_files(current: Snapshot, target: Snapshot) -> tuple[pa.Table, pa.Table]:

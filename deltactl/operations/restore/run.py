@@ -23,7 +23,7 @@ from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, 
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files import find_missing_again
-from deltactl.operations.owners import find_away_refusal
+from deltactl.operations.owners import find_away
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.omission import explain_missing, find_omission_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -140,8 +140,10 @@ def _find_refusal(
         CommitBase.of(versions.current).ensure_same_table(versions.log)
     if refusal is None and plan.missing and not options.ignore_missing:
         missing = [it.path for it in plan.missing]
-        away = find_away_refusal(versions.current.store, missing, context.storage_options)
-        return away or explain_missing(versions, plan, context)
+        away = find_away(versions.current.store, missing, context.storage_options)
+        if away is not None:
+            return away.refusal()
+        return explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
         # A plan without changes changes nothing that would have to be confirmed.
         number = plan.lost.num_rows if plan.is_empty else options.expect_files

@@ -147,7 +147,7 @@ def test_a_restore_that_only_drops_missing_files_has_no_undo(
     table.store.delete_many([table.commits[1][2]["add"]["path"]])
     words = ["--ignore-missing", "--expect-files", "1", "--yes"]
     ran = cli("restore", "events", "--to-version", "1", *words)
-    assert (ran.code, "Restored version 1" in ran.out, "undo" in ran.out) == (0, True, False)
+    assert (ran.code, "Restored version 1" in ran.out, "To undo it" in ran.out) == (0, True, False)
     assert "Nothing to restore" in cli("restore", "events", "--to-version", "4", *words).out
 
 

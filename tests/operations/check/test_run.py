@@ -125,8 +125,28 @@ def test_the_file_of_a_checkpoint_to_restore_is_named(
     (repair,) = (r["repair"] for r in rows if r["code"] == "CHECKPOINT_UNREADABLE")
     start = f"cannot be repaired: restore {name}, or the commits before the checkpoint, from"
     assert repair.startswith(start)
+    assert repair.endswith("from a backup")
     store.put(name, original)
     assert codes(check(store, checkpoints=checkpoints)) == []
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+@pytest.mark.parametrize(("later", "lost"), [(1, "version 1"), (3, "versions 1 to 3")])
+def test_a_checkpoint_that_no_later_version_needs_may_go(
+    later: int, lost: str, checkpoints: bool
+) -> None:
+    builder = table()
+    builder.checkpoint(1)
+    builder.checkpoint(later + 1)
+    builder.forget_commits(1)
+    name = f"{LOG}/{1:020d}.checkpoint.parquet"
+    builder.store.put(name, builder.store.read(name)[:-20])
+    rows = check(builder.store, checkpoints=checkpoints).findings.to_pylist()
+    (repair,) = {row["repair"] for row in rows}
+    assert f"If there is none, {lost} cannot be read any longer, but later versions" in repair
+    assert repair.endswith(f"move {name} out of the table")
+    builder.store.delete_many([name])
+    assert codes(check(builder.store, checkpoints=checkpoints)) == []
 
 
 def identity(mark: int | None, *, step: int = 1, explicit: bool = False) -> TableBuilder:
