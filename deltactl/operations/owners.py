@@ -15,11 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, SafetyError, ignore_warning
-from deltactl.log.commits.added_names import AddedNames
+from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.parsed import ParsedCommits
+from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import locate_or_keep
 from deltactl.log.table_probe import has_log
 from deltactl.option_names import option
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.open import open_directory
 from deltactl.storage.store import Store
@@ -129,16 +132,34 @@ def find_away(
 
 def _knows_files(owner: Owner) -> bool:
     """Return whether the log of a table has one of its files, or may have had one."""
-    log, added = DeltaLog(owner.store, ignore_warning), AddedNames(-1)
+    log, adds = DeltaLog(owner.store, ignore_warning), _Adds(owner)
     try:
         if not log.has_commits(0, log.latest_version):
             return True
-        log.scan(range(log.latest_version + 1), added)
+        log.scan(range(log.latest_version + 1), adds)
     except DeltactlError:
         return True
-    named = pa.chunked_array([*added.paths.chunks, *added.vectors.chunks], pa.string())
-    own = pa.array(owner.names.keys(), pa.string())
-    return bool(pc.any(pc.is_in(own, value_set=locate_or_keep(owner.store, named))).as_py())
+    return adds.are_known
+
+
+class _Adds(Visitor):
+    """Finds out whether commits of a table add one of its files."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__()
+        self._store, self._own = owner.store, pa.array(owner.names.keys(), pa.string())
+        self.are_known = False
+
+    def see(self, commit: CommitBytes) -> bool:
+        """Return whether none was found yet."""
+        return not self.are_known
+
+    def visit(self, commits: ParsedCommits) -> None:
+        """Compare the names of added files."""
+        vectors = vector_files(commits.adds["deletion_vector"]).drop_null()
+        chunks = [*commits.adds["path"].chunks, *vectors.chunks]
+        named = locate_or_keep(self._store, pa.chunked_array(chunks, pa.string()))
+        self.are_known |= bool(pc.any(pc.is_in(self._own, value_set=named)).as_py())
 
 
 def _find_present(store: Store, name: str) -> str | None:

@@ -172,15 +172,15 @@ def check_last_checkpoint(
 def find_unproven(
     log: DeltaLog, verdicts: Sequence[Verdict] | None, snapshot: Snapshot
 ) -> str | None:
-    """Return the name of the checkpoint of a snapshot if it was compared, and not proven right.
+    """Return the name of the checkpoint of a snapshot if it is not proven right.
 
     Without all commits, an older checkpoint that agrees with it may have the same error.
     """
-    for verdict in verdicts or ():
-        if verdict.checkpoint == snapshot.segment.checkpoint:
-            is_proven = verdict.trust == "good" and log.has_commits(0, verdict.checkpoint.version)
-            return None if is_proven else verdict.checkpoint.names[0]
-    return None
+    base = snapshot.segment.checkpoint
+    if base is None:
+        return None
+    wrong = any(it.checkpoint == base and it.trust != "good" for it in verdicts or ())
+    return base.names[0] if wrong or not log.has_commits(0, base.version) else None
 
 
 def check_older_checksums(
@@ -261,11 +261,16 @@ def _find_unmeasured(log: DeltaLog, version: int, wrong: Mapping[str, str] | Non
 
 
 def check_read_checksum(
-    log: DeltaLog, snapshot: Snapshot, commits: CommitChecker, findings: Findings
+    log: DeltaLog,
+    snapshot: Snapshot,
+    commits: CommitChecker,
+    findings: Findings,
+    unproven: str | None,
 ) -> None:
     """Compare the actions of the newest checksum file, if it is of an older version.
 
-    Some readers take actions from it that no later commit and no later checkpoint has.
+    Some readers take actions from it that no later commit and no later checkpoint has. ``unproven``
+    is the name of the checkpoint if it may be wrong instead.
     """
     version = max((v for v in log.checksum_files if v <= snapshot.version), default=-1)
     if not max(snapshot.segment.checkpoint_version, 0) <= version < snapshot.version:
@@ -283,7 +288,9 @@ def check_read_checksum(
             name = DeltaLog.checksum_file(version)
             problem = f"{name}: {wrong[member]}; delta-rs and DuckDB use it for later versions too"
             findings.add("CHECKSUM_WRONG", problem, version=version, file=name)
-            if findings.has("COMMIT_DOUBTFUL"):
+            if member in DECISIVE and unproven is not None:
+                findings.repairs[name] = _KEEP_CHECKSUM.format(base=unproven)
+            elif findings.has("COMMIT_DOUBTFUL"):
                 findings.repairs[name] = _KEEP
 
 

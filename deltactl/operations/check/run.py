@@ -232,6 +232,7 @@ class _Run:
         check_path_pairs(self.log, snapshot, self._path_texts, broken, self.findings)
         self.counts.num_files, self.counts.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
+        unproven = find_unproven(self.log, self._verdicts, snapshot)
         self.counts.num_checksums += check_checksum(
             self.log,
             snapshot,
@@ -239,9 +240,9 @@ class _Run:
             state.size_bytes,
             self.findings,
             strict=self.options.checkpoints,
-            unproven=find_unproven(self.log, self._verdicts, snapshot),
+            unproven=unproven,
         )
-        check_read_checksum(self.log, snapshot, self._commits, self.findings)
+        check_read_checksum(self.log, snapshot, self._commits, self.findings, unproven)
         self._check_older_checksums(snapshot, broken, disagreeing)
         options = self.context.storage_options
         check_records(snapshot, self._commits.source, state.directories, options, self.findings)

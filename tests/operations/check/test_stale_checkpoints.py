@@ -297,6 +297,26 @@ def test_a_checksum_that_a_vacuum_warns_of_is_found_and_repaired(tmp_path: Path)
     assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_other_metadata_after_a_checkpoint_that_is_not_proven(tmp_path: Path, version: int) -> None:
+    """The repair of checkpoints would refuse."""
+    builder = build(tmp_path)
+    builder.checkpoint(2)
+    builder.store.delete_many([STALE])
+    builder.hint(2)
+    builder.forget_commits(3)
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    name = tmp_path / checksum(version)
+    node = json.loads(name.read_text())
+    node["metadata"]["configuration"] = {"a": "b"}
+    name.write_text(json.dumps(node))
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(version))
+    assert repair.startswith("keep this file: it may be right, and ")
+    name.unlink()
+    assert codes(check(builder.store)) == []
+
+
 @pytest.mark.parametrize("feature", ["v2Checkpoint", "deletionVectors"])
 def test_a_drop_of_a_feature_is_refused_before_its_first_commit(
     tmp_path: Path, feature: str
