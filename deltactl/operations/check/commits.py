@@ -267,9 +267,9 @@ class CommitChecker(Visitor):
         ids = {it.id for version, it in self.metadata.items() if version <= head.version}
         return metadata.id in ids or all(version >= lost for version in self.metadata)
 
-    def check_times(self, metadata: Metadata) -> None:
+    def check_times(self, metadata: Metadata, now_ms: int) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""
-        self._note_dates()
+        self._note_dates(now_ms)
         since = TableProperties(metadata.configuration).in_commit_since
         if since is None:
             return
@@ -291,8 +291,8 @@ class CommitChecker(Visitor):
                 )
             newest = time if newest is None or time is None else max(newest, time)
 
-    def _note_dates(self) -> None:
-        """Note commits that are older than the first one, or later than the next one.
+    def _note_dates(self, now_ms: int) -> None:
+        """Note commits that are older than the first, later than the next, or in the future.
 
         Clocks of writers may cause this too.
         """
@@ -301,6 +301,11 @@ class CommitChecker(Visitor):
             [v for v, date in dates.items() if date - dates.get(v + 1, date) > HOUR_MS],
             "more than an hour after the next one",
             "a tool copied a later file over the commit. Compare the rows with what you expect",
+        )
+        self._note_odd(
+            [v for v, date in dates.items() if date > now_ms + HOUR_MS],
+            "more than an hour in the future",
+            "that of this machine is: vacuum keeps files that these commits removed for longer",
         )
         if created is not None:
             self._note_odd(

@@ -119,7 +119,7 @@ class _Run:
         check_entry(self.log, snapshot, self.findings, self.context)
         check_catalog_commits(self.log, self.context.clock.now_ms(), self.findings)
         self._limit_depth(readable)
-        commits.check_times(snapshot.metadata)
+        commits.check_times(snapshot.metadata, self.context.clock.now_ms())
         commits.check_partition_keys(snapshot)
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # otherwise the newest commits may be stored elsewhere

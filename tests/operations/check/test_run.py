@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.clock import SystemClock
 from deltactl.codes import load_findings
 from deltactl.errors import CorruptLogError, LogGapError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
@@ -200,6 +201,16 @@ def test_commits_that_are_older_than_the_first_one(is_noted: bool) -> None:
     assert report.is_sound
     notes = [note for note in report.notes if "1 commit is dated before commit 0" in note]
     assert len(notes) == is_noted
+
+
+@pytest.mark.parametrize("ahead_ms", [3_000_000, 4_000_000])
+def test_a_newest_commit_in_the_future(ahead_ms: int) -> None:
+    builder = table()
+    now_ms = SystemClock().now_ms()
+    edit_action(builder, builder.version, "commitInfo", timestamp=now_ms + ahead_ms)
+    report = Table("x", store=builder.store).check()
+    noted = any("dated more than an hour in the future, such as" in it for it in report.notes)
+    assert (report.is_sound, noted) == (True, ahead_ms > 3_600_000)
 
 
 @pytest.mark.parametrize("late_ms", [3_600_000, 3_600_001])
