@@ -56,6 +56,16 @@ def build(root: Path, *, first: int = 0, checksums: tuple[int, ...] = ()) -> Tab
     return builder
 
 
+def write_other_metadata(builder: TableBuilder, path: Path) -> Path:
+    """Write the checksum file of a version with other properties."""
+    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(int(path.stem))
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    node = json.loads(path.read_text())
+    node["metadata"]["configuration"] = {"a": "b"}
+    path.write_text(json.dumps(node))
+    return path
+
+
 def describe(builder: TableBuilder, code: str, name: str, **options: bool) -> str:
     """Check; return the repair of a code, which is that of a file. Only checksums may be wrong."""
     report = check(builder.store, **options)
@@ -160,12 +170,7 @@ def test_check_says_which_metadata_stop_a_vacuum(tmp_path: Path, is_latest: bool
         version = builder.version
         DeltaTable(tmp_path).create_checkpoint()
         builder.forget_commits(4)
-    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
-    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
-    name = tmp_path / checksum(version)
-    node = json.loads(name.read_text())
-    node["metadata"]["configuration"] = {"a": "b"}
-    name.write_text(json.dumps(node))
+    name = write_other_metadata(builder, tmp_path / checksum(version))
     assert_vacuum_is_refused(tmp_path, "metadata differs from the log")
     (row, *_) = check(builder.store).findings.to_pylist()
     assert row["code"] == ("CHECKSUM_WRONG" if is_latest else "CHECKPOINT_DOUBTFUL")
@@ -305,12 +310,7 @@ def test_other_metadata_after_a_checkpoint_that_is_not_proven(tmp_path: Path, ve
     builder.store.delete_many([STALE])
     builder.hint(2)
     builder.forget_commits(3)
-    snapshot = DeltaLog(builder.store, ignore_warning).snapshot(version)
-    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
-    name = tmp_path / checksum(version)
-    node = json.loads(name.read_text())
-    node["metadata"]["configuration"] = {"a": "b"}
-    name.write_text(json.dumps(node))
+    name = write_other_metadata(builder, tmp_path / checksum(version))
     repair = describe(builder, "CHECKSUM_WRONG", checksum(version))
     assert repair.startswith("keep this file: it may be right, and ")
     name.unlink()
