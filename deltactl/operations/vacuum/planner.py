@@ -73,6 +73,7 @@ from deltactl.operations.vacuum.spellings import (
 from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count, format_timestamp
 
@@ -186,7 +187,8 @@ class Planner:
             found = self.log.version_at(self.snapshot.metadata, cutoff_ms, allow_later=True)
         except VersionNotFoundError:
             return None
-        if not self.options.force_retention:  # it trusts the clocks
+        # Object stores date files by their own clock; --force-retention trusts that of writers.
+        if is_local_uri(self.store.uri) and not self.options.force_retention:
             self._misdated = self.log.find_misdated(found, cutoff_ms)
         return found if self._misdated is None else self._misdated - 1
 
