@@ -728,9 +728,9 @@ class DeltaLog:
             self.reader, self.listing, metadata, timestamp_ms, warn=warn, allow_later=allow_later
         )
 
-    def find_misdated(self, last: int, time_ms: int) -> int | None:
-        """Return the first commit up to a version that may be later than a time, or ``None``."""
-        return find_misdated(self.listing, last, time_ms)
+    def find_misdated(self, metadata: Metadata, last: int, span: tuple[int, int]) -> int | None:
+        """Return the first commit up to a version that may be of a time span; see there."""
+        return find_misdated(self.reader, self.listing, metadata, last, span)
 
     def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:
         """Return the versions that the log can rebuild without the ``broken`` commits."""

@@ -63,7 +63,8 @@ class LostFiles:
     def filter(self, mask: pa.ChunkedArray | pa.Array) -> LostFiles:
         """Return some of the files."""
         files, names = self.files.filter(mask), self.names.filter(mask)
-        return replace(self, files=files, names=names)
+        is_elsewhere = any(map(is_absolute, pc.unique(names).to_pylist()))
+        return replace(self, files=files, names=names, away=self.away if is_elsewhere else None)
 
 
 def find_lost(
@@ -125,9 +126,10 @@ def find_loss_refusal(
     These are ``count`` of ``total`` files; ``lost`` has those that do not exist. ``expected`` is
     the number that the user gave. They are of an earlier ``version``, or else of the latest one.
     """
-    if count and lost.away is not None and expected != count:
-        return lost.away.refusal(count)
-    if count and total == (lost.num_gone if version is None else count):
+    is_all = bool(count) and total == (lost.num_gone if version is None else count)
+    if count and lost.away is not None and (is_all or expected != count):
+        return lost.away.refusal(_give_up(count, is_all=is_all, version=version))
+    if is_all:
         return _refuse_loss_of_all(uri, total, version)
     folders = {name.rpartition("/")[0] for name in pc.unique(lost.names).to_pylist()}
     empty = folders & lost.empty
@@ -144,6 +146,16 @@ def find_loss_refusal(
         hint="Inspect what deleted the files. If they are lost, rerun with "
         f"{option('expect_files', count)}.",
     )
+
+
+def _give_up(count: int, *, is_all: bool, version: int | None) -> str:
+    """Return what to do if the table that has the files was deleted."""
+    if is_all and version is None:
+        return "nothing of this table is left. Create it again"
+    if is_all:
+        return "restore another version"
+    files = format_count(count, "missing file")
+    return f"to go on without {files}, rerun with {option('expect_files', count)}"
 
 
 def _refuse_loss_of_all(uri: str, total: int, version: int | None) -> SafetyError:

@@ -10,6 +10,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,6 @@ from deltactl.log.commits.visitors import Visitor
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import locate_or_keep
 from deltactl.log.table_probe import has_log
-from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.open import open_directory
@@ -81,6 +81,9 @@ def _open_owner(directory: str, storage_options: Mapping[str, str]) -> tuple[str
     return None
 
 
+RESTORE_OLDER: Final = "restore a version that does not use them, and write again what is newer"
+
+
 @dataclass(frozen=True, slots=True)
 class Away:
     """Files of another table that is not at its address; ``move``: what is there must go first."""
@@ -88,13 +91,9 @@ class Away:
     problem: str
     move: bool = False
 
-    def refusal(self, expected: int | None = None) -> SafetyError:
-        """Return the error; ``expected``: the number of files with which a rerun gives them up."""
+    def refusal(self, rest: str) -> SafetyError:
+        """Return the error; ``rest``: what to do if the other table was deleted."""
         move = "; first move what is at this address now" if self.move else ""
-        rest = "restore a version that does not use them, and write again what is newer"
-        if expected is not None:
-            number = option("expect_files", expected)
-            rest = f"to keep this table without them, rerun with {number}"
         return SafetyError(
             f"{self.problem}: the table was moved, or its storage is not mounted",
             hint="Rerun when the old address leads to the other table, for example by a symbolic "

@@ -49,6 +49,15 @@ _REMOVED: Final = (
     "numFilesRemoved",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
+_COUNTED: Final = frozenset({*_ADDED, *_REMOVED, *_VECTORS, "numFiles"})
+# Operations of Delta on Spark that have no file actions.
+_WITHOUT_FILES: Final = frozenset(
+    {
+        "ADD COLUMNS", "ADD CONSTRAINT", "CHANGE COLUMN", "DROP COLUMNS", "DROP CONSTRAINT",
+        "RENAME COLUMN", "REPLACE COLUMNS", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "UPDATE SCHEMA", "UPGRADE PROTOCOL", "VACUUM END", "VACUUM START",
+    }
+)  # fmt: skip
 
 
 _TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
@@ -220,17 +229,25 @@ def find_doubts(log: DeltaLog) -> dict[int, str]:
 
 
 def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
-    """Yield the commits up to a version that have no metrics, so no lost action would show.
+    """Yield the commits up to a version whose metrics count no files, so no lost action would show.
 
-    A commit that only creates a table has no file actions.
+    Some writers always write empty metrics, or create a table with its first files.
     """
     for commit in log.commits(v for v in sorted(log.commit_files) if v <= last):
         with suppress(CorruptLogError):  # no version is rebuilt from it
             info = commit.info or {}
-            is_empty = info.get("operation") == "CREATE TABLE"
-            if not is_empty and info.get("operationMetrics") is None:
+            metrics = info.get("operationMetrics")
+            is_measured = isinstance(metrics, dict) and not _COUNTED.isdisjoint(metrics)
+            if not is_measured and not _has_no_files(info):
                 assert commit.version is not None
                 yield commit.version
+
+
+def _has_no_files(info: Mapping[str, Any]) -> bool:
+    operation, engine = info.get("operation"), str(info.get("engineInfo"))
+    if operation == "CREATE TABLE":  # other writers create a table with its first files
+        return engine.startswith(("Apache-Spark/", "Databricks-Runtime/"))
+    return operation in _WITHOUT_FILES
 
 
 def explain_unmeasured(commit: str) -> str:

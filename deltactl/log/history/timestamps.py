@@ -43,23 +43,32 @@ def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
     return dict(zip(ordered, times, strict=True))
 
 
-def find_misdated(listing: LogListing, last: int, time_ms: int) -> int | None:
-    """Return the first commit up to version ``last`` that may be later than a time.
+def find_misdated(
+    reader: CommitReader, listing: LogListing, metadata: Metadata, last: int, span: tuple[int, int]
+) -> int | None:
+    """Return the first commit up to version ``last`` that may have been written in a time span.
 
-    If a commit is dated more than an hour before an earlier one, the clock of a writer was wrong.
-    Only the next commit whose date is not, shows until when it was written.
+    If the file of a commit is dated more than an hour before that of an earlier one, the clock of a
+    writer was wrong, unless the in-commit timestamp has the date of the file. Only the next commit
+    whose date is not, shows until when it was written. Dates after the span prove nothing.
     """
-    versions = sorted(listing.commits)
-    times = [listing.commits[version].modified_ms for version in versions]
-    until_ms, found = MAX_LONG, None
-    for version, time, newest in reversed(
-        [*zip(versions, times, accumulate(times, max), strict=True)]
-    ):
+    start_ms, now_ms = span
+    times = [(v, listing.commits[v].modified_ms) for v in sorted(listing.commits)]
+    times = [(version, time) for version, time in times if time <= now_ms]
+    newest_times = accumulate((time for _, time in times), max)
+    until_ms, found = now_ms, list[tuple[int, int]]()
+    for (version, time), newest in reversed([*zip(times, newest_times, strict=True)]):
         if newest - time <= HOUR_MS:
             until_ms = time
-        elif version <= last and until_ms > time_ms:
-            found = version
-    return found
+        elif version <= last and until_ms > start_ms:
+            found.append((version, time))
+    for version, time in reversed(found):
+        if not uses_in_commit_timestamp(metadata, version):
+            return version
+        stated = reader.read_one(listing.commits[version]).in_commit_timestamp
+        if stated - time > HOUR_MS:
+            return version
+    return None
 
 
 class InCommitTimes(Sequence[int]):

@@ -63,7 +63,7 @@ def _as_utf8(value: str | int | None) -> str | int | None:
 _AWAY: Final = (
     "no table is at this address, or another one: it was moved, or its storage is not mounted. "
     "Make the address lead to the table again, for example by a symbolic link. If it was deleted, "
-    "`deltactl check {table} --fix missing-files` says how to keep this table without its rows"
+    "`deltactl check {table} --fix missing-files` says whether this table can be kept"
 )
 
 

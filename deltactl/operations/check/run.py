@@ -253,12 +253,12 @@ class _Run:
     ) -> None:
         """Compare the checksum files of older versions.
 
-        At least those that are ``disagreeing``; all since the checkpoint if this is not proven
-        right: vacuum and checkpoint are refused as long as one of them disagrees.
+        If one is ``disagreeing``, all since the checkpoint: vacuum and checkpoint may be refused as
+        long as one of them disagrees.
         """
         listed, base = self.log.checksum_files, snapshot.segment.checkpoint_version
         versions = set(disagreeing)
-        if versions and find_unproven(self.log, self._verdicts, snapshot) is not None:
+        if versions:
             versions |= {version for version in listed if version >= base}
         versions -= {
             it.checkpoint.version
@@ -268,9 +268,7 @@ class _Run:
         if self.options.all_versions:
             versions |= listed.keys()
         elif self.options.checkpoints:
-            newest = max((v for v in listed if v <= snapshot.version), default=-1)
-            if newest >= base:
-                versions.add(newest)
+            versions.add(max((v for v in listed if v <= snapshot.version), default=-1))
         self.counts.num_checksums += check_older_checksums(
             self.log, snapshot, broken, self._verdicts, self.findings, versions=versions
         )

@@ -6,7 +6,7 @@ that was rebuilt without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,7 +153,7 @@ def repair_checkpoints(
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
-    findings += _check_checksum(log, trusted, dry_run)
+    findings += _check_checksums(log, trusted, dry_run)
     findings += repair_hint(log, hint, dry_run)
     context.warn_of_refusal(log.refusal)
     return RepairReport(
@@ -187,23 +187,34 @@ def _judge_compacted(store: Store, verdict: CompactionVerdict, dry_run: bool) ->
     return _remove_wrong(store, name, version, problem, dry_run)
 
 
-def _check_checksum(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
-    """Judge the checksum files that a vacuum compares: that of the checkpoint, and the newest one.
+def _check_checksums(log: DeltaLog, trusted: Trusted, dry_run: bool) -> list[Finding]:
+    """Judge the checksum files that a vacuum compares: of the checkpoint, and the newest one.
 
-    Readers take actions from the newest one if no later file has them.
+    If one of them is wrong, the others since the checkpoint are judged too. Readers take actions
+    from the newest one if no later file has them.
     """
-    latest, findings = trusted.latest, []
+    latest = trusted.latest
     base = max(latest.segment.checkpoint_version, 0)
-    listed = [version for version in log.checksum_files if base <= version <= latest.version]
-    for version in sorted({*listed} & {base, max(listed, default=base)}):
-        older = latest if version == latest.version else log.snapshot(version, skip=trusted.bad)
-        problem, obstacle = judge_checksum(log, trusted, older)
-        name = DeltaLog.checksum_file(version)
-        if problem and obstacle is not None:
-            findings.append(Finding(name, version, problem, f"none, because {obstacle}"))
-        elif problem:
-            findings.append(_remove_wrong(latest.store, name, version, problem, dry_run))
-    return findings
+    listed = sorted(version for version in log.checksum_files if base <= version <= latest.version)
+    compared = {*listed} & {base, max(listed, default=base)}
+    findings = [it for version in compared for it in _judge_version(log, trusted, version, dry_run)]
+    if findings:
+        others = [version for version in listed if version not in compared]
+        findings += [it for v in others for it in _judge_version(log, trusted, v, dry_run)]
+    return sorted(findings, key=lambda finding: finding.name)
+
+
+def _judge_version(
+    log: DeltaLog, trusted: Trusted, version: int, dry_run: bool
+) -> Iterator[Finding]:
+    latest = trusted.latest
+    older = latest if version == latest.version else log.snapshot(version, skip=trusted.bad)
+    problem, obstacle = judge_checksum(log, trusted, older)
+    name = DeltaLog.checksum_file(version)
+    if problem and obstacle is not None:
+        yield Finding(name, version, problem, f"none, because {obstacle}")
+    elif problem:
+        yield _remove_wrong(latest.store, name, version, problem, dry_run)
 
 
 def judge_checksum(

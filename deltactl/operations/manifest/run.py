@@ -45,7 +45,7 @@ from deltactl.operations.missing_files import (
     find_missing,
     list_missing,
 )
-from deltactl.operations.owners import find_away
+from deltactl.operations.owners import RESTORE_OLDER, find_away
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
@@ -226,7 +226,7 @@ def _ensure_files(snapshot: Snapshot, plan: ManifestPlan, context: RunContext) -
         names = [it.path for it in missing]
         away = find_away(snapshot.store, names, context.storage_options)
         if away is not None:
-            raise away.refusal()
+            raise away.refusal(RESTORE_OLDER)
         raise SafetyError(
             f"no manifest was written: {format_count(len(missing), 'file', 'files')} of version "
             f"{snapshot.version} cannot be read: {list_missing(missing)}",

@@ -23,7 +23,7 @@ from deltactl.log.writing.commit_info import RESTORE, Description, engine_info, 
 from deltactl.operations.after_commit import run_after_commit, warn_of_manifests
 from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.missing_files import find_missing_again
-from deltactl.operations.owners import find_away
+from deltactl.operations.owners import RESTORE_OLDER, find_away
 from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
 from deltactl.operations.restore.omission import explain_missing, find_omission_refusal
 from deltactl.operations.restore.options import RestoreOptions
@@ -38,6 +38,7 @@ from deltactl.operations.restored_state import (
 )
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum_commits import describe_start, find_open_vacuums
+from deltactl.option_names import option
 from deltactl.protocol.features import REGISTRY, Operation, ensure_supported, list_features
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_count, format_duration, format_timestamp
@@ -141,8 +142,14 @@ def _find_refusal(
     if refusal is None and plan.missing and not options.ignore_missing:
         missing = [it.path for it in plan.missing]
         away = find_away(versions.current.store, missing, context.storage_options)
+        if away is not None and plan.lost.num_rows < plan.wanted_files:
+            ignored = option("ignore_missing", True)
+            given = option("expect_files", plan.lost.num_rows)
+            return away.refusal(
+                f"to restore the version without them, rerun with {ignored} and {given}"
+            )
         if away is not None:
-            return away.refusal()
+            return away.refusal(RESTORE_OLDER)
         return explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
         # A plan without changes changes nothing that would have to be confirmed.

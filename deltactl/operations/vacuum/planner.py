@@ -189,7 +189,8 @@ class Planner:
             return None
         # Object stores date files by their own clock; --force-retention trusts that of writers.
         if is_local_uri(self.store.uri) and not self.options.force_retention:
-            self._misdated = self.log.find_misdated(found, cutoff_ms)
+            span = cutoff_ms, self.retention.now_ms
+            self._misdated = self.log.find_misdated(self.snapshot.metadata, found, span)
         return found if self._misdated is None else self._misdated - 1
 
     def _scan(self, first: int) -> CommitScan:
@@ -200,6 +201,7 @@ class Planner:
         """Plan from the files that commits removed since ``start``, without a listing."""
         current = self._current_at_cutoff()
         if current is None or start > current:
+            self._warn_of_misdated()
             return VacuumPlan(
                 self.snapshot.version,
                 self.snapshot.metadata.id,
@@ -491,8 +493,9 @@ class Planner:
         if self._misdated is not None:
             self.context.warn(
                 f"commit {self._misdated} is dated more than an hour before an earlier commit: the "
-                "clock of a writer was wrong. Files that it or a later commit removed are kept "
-                "until the retention has passed since the next commit"
+                "clock of a writer was wrong, or the earlier one is a copy. Files that it or a "
+                "later commit removed are kept until the retention has passed since the next "
+                f"commit; {option('force_retention', True)} removes them now"
             )
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:

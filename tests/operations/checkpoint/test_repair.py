@@ -34,7 +34,7 @@ from tests.support.checkpoints import (
     new_table,
 )
 from tests.support.clock import FixedClock
-from tests.support.damage import check, codes
+from tests.support.damage import check, codes, edit_action
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
@@ -299,6 +299,7 @@ def put_wrong_checksum(builder: TableBuilder) -> str:
 def test_a_checksum_file_that_disagrees_goes() -> None:
     builder = new_table()
     append_measured(builder, [None] * 4)
+    edit_action(builder, 0, "commitInfo", engineInfo="Apache-Spark/4.2.0 Delta-Lake/4.4.0")
     name = put_wrong_checksum(builder)
     (finding,) = repair(builder.store, dry_run=True).findings
     assert (finding.name, finding.repaired) == (name, False)

@@ -92,10 +92,45 @@ def test_the_rows_of_a_source_that_was_deleted_are_given_up_by_their_number(
         table.restore(version=2, ignore_missing=True)
     assert "rerun with expect_files=2" in str(caught.value.hint)
     assert latest(clone) == 2
+    with pytest.raises(SafetyError, match="uses 2 files of another table") as caught:
+        table.restore(version=2)
+    assert "rerun with ignore_missing=True and expect_files=2" in str(caught.value.hint)
     table.fix(kind="missing-files", expect_files=2)
     assert (latest(clone), ids(clone)) == (3, [3])
     table.restore(version=2, ignore_missing=True, expect_files=2)
     assert ids(clone) == [3]
+
+
+def test_a_clone_that_has_no_file_of_its_own_is_lost_with_its_source(
+    clone: LocalStore, tmp_path: Path
+) -> None:
+    """No number of files is offered, because it would be refused."""
+    (tmp_path / "source").rename(tmp_path / "moved")
+    table = Table(tmp_path / "clone")
+    for number in (None, 2):
+        with pytest.raises(SafetyError, match="uses 2 files of another table") as caught:
+            table.fix(kind="missing-files", expect_files=number)
+        assert "nothing of this table is left. Create it again" in str(caught.value.hint)
+        with pytest.raises(SafetyError, match="uses 2 files of another table") as caught:
+            table.restore(version=0, ignore_missing=True, expect_files=number)
+        assert "restore another version" in str(caught.value.hint)
+
+
+def test_an_own_file_is_given_up_beside_those_of_a_source_that_is_away(
+    clone: LocalStore, tmp_path: Path
+) -> None:
+    table = Table(tmp_path / "clone")
+    for number in (3, 4):
+        write_deltalake(tmp_path / "clone", pa.table({"p": ["a"], "id": [number]}), mode="append")
+    lost, _ = sorted((tmp_path / "clone" / "p=a").iterdir(), key=lambda path: path.stat().st_mtime)
+    lost.unlink()
+    (tmp_path / "source").rename(tmp_path / "moved")
+    with pytest.raises(SafetyError, match="uses 2 files") as caught:
+        table.fix(kind="missing-files", expect_files=1)
+    assert "to go on without 3 missing files, rerun with" in str(caught.value.hint)
+    table.fix(kind="missing-files", texts=[f"p=a/{lost.name}"], expect_files=1)
+    (tmp_path / "moved").rename(tmp_path / "source")
+    assert ids(clone) == [1, 2, 4]
 
 
 def test_a_source_that_lost_all_files_of_a_partition(clone: LocalStore, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class Aged:
     """Versions 1 to 3 append a row each; version 4 replaces all; version 5 appends."""
 
     def __init__(self, root: Path, features: list[str]) -> None:
-        self.root, self.now = root, time.time()
+        self.root, self.now, self.has_times = root, time.time(), bool(features)
         self.builder = TableBuilder(LocalStore(str(root)), [Column("id")], features=features)
         paths = [self.builder.append([{"id": number}])[0] for number in (1, 2, 3)]
         added = self.builder.write_file([{"id": 4}])
@@ -31,8 +31,12 @@ class Aged:
 
     def date(self, ages: list[float]) -> None:
         """Date each commit, and the removes of version 4, so many days before now."""
+        stated = 0
         for version, days in enumerate(ages):
             when = self.now - days * DAY_SECONDS
+            stated = max(int(when * 1000), stated + 1)  # as a writer does whose clock is behind
+            if self.has_times:
+                edit_action(self.builder, version, "commitInfo", inCommitTimestamp=stated)
             if version == 4:
                 edit_action(self.builder, 4, "remove", deletionTimestamp=int(when * 1000))
             os.utime(self.root / commit_path(version), (when, when))
@@ -65,6 +69,26 @@ def test_they_are_removed_when_the_next_commit_shows_it(tmp_path: Path, ages: li
     table = Aged(tmp_path, [])
     table.date(ages)
     assert table.vacuum(mode="full") == (3, [])
+
+
+@pytest.mark.parametrize("days_ago", [0.001, -400])
+def test_in_commit_timestamps_show_that_an_earlier_file_is_a_copy(
+    tmp_path: Path, days_ago: float
+) -> None:
+    """Copied back today, or with a date in the future."""
+    table = Aged(tmp_path, ["inCommitTimestamp"])
+    table.date([13, 12, 11, 10, 9, 0.01])
+    when = table.now - days_ago * DAY_SECONDS
+    os.utime(tmp_path / commit_path(3), (when, when))
+    assert table.vacuum(mode="full") == (3, [])
+
+
+def test_each_run_says_why_files_are_kept(tmp_path: Path) -> None:
+    table = Aged(tmp_path, [])
+    table.date([13, 12, 11, 10, 40, 0])
+    for _ in range(3):
+        _, said = table.vacuum()
+        assert any("commit 4 is dated more than an hour before an earlier" in it for it in said)
 
 
 def test_the_latest_commit_is_misdated(tmp_path: Path) -> None:
