@@ -97,6 +97,12 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
             "Rerun the `deltactl clone` that was to create a table here: this is an unfinished "
             "deep clone."
         )
+    if OWN_DIR in store.list_directories():
+        return (
+            "Restore _delta_log from a backup: deltactl ran on this table before. Without a "
+            f"backup, run `deltactl convert {shlex.quote(store.uri)}`, after which deleted rows "
+            "are there again."
+        )
     if any(name.endswith(".parquet") for name in names):
         return (
             f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`. If it was a "

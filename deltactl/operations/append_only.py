@@ -19,5 +19,6 @@ def find_append_only_refusal(base: CommitBase) -> SafetyError | None:
         return None
     return SafetyError(
         f"the table is append-only ({_APPEND_ONLY}): its rows must not be removed",
-        hint=f"Ask the owner of the table to set {_APPEND_ONLY} to false.",
+        hint="Ask the owner of the table to run `deltactl alter TABLE --set "
+        f"{_APPEND_ONLY}=false`.",
     )

@@ -136,10 +136,19 @@ def _may_be_table(store: Store, folder: str) -> bool:
         if is_table(store, folder):
             return True
         names = store.list_directories(folder)
-        has_files = f"{folder}/{OWN_DIR}" in names and f"{folder}/{MANIFEST_DIR}" not in names
-        return has_files or log_directory(folder) in names
+        if log_directory(folder) in names:
+            return True
+        return f"{folder}/{OWN_DIR}" in names and not _has_only_manifests(store, folder, names)
     except StorageError:
         return True
+
+
+def _has_only_manifests(store: Store, folder: str, directories: Sequence[str]) -> bool:
+    """Return whether a directory has manifests, and no data files that a table may have."""
+    manifests = f"{folder}/{MANIFEST_DIR}"
+    if manifests not in directories or {*directories} > {manifests, f"{folder}/{OWN_DIR}"}:
+        return False
+    return not any(info.name.endswith(".parquet") for info in store.list_from(folder))
 
 
 def _try_step(

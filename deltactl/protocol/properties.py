@@ -220,6 +220,11 @@ class TableProperties:
         return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
 
     @property
+    def change_feed_enabled(self) -> bool:
+        """``delta.enableChangeDataFeed``."""
+        return self.flag("delta.enableChangeDataFeed")
+
+    @property
     def deletion_vectors_enabled(self) -> bool:
         """``delta.enableDeletionVectors``: whether new vectors may be written."""
         return self.flag("delta.enableDeletionVectors")

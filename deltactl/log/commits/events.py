@@ -25,13 +25,15 @@ EVENTS = pa.schema(
         ("text_key", pa.string()),
         ("version", pa.int64()),
         ("is_add", pa.bool_()),
+        ("is_change", pa.bool_()),
         ("deletion_timestamp_ms", pa.int64()),
         ("size_bytes", pa.int64()),
     ]
 )
 """Columns of file events. ``path`` and ``vector_file`` are names decoded from the log.
 
-``vector_end`` is the number of bytes that the file of the vector must have at least.
+``vector_end`` is the number of bytes that the file of the vector must have at least, ``is_change``
+the ``dataChange`` of the action.
 ``key`` and ``text_key`` are the results of ``file_keys`` and ``text_keys``.
 """
 
@@ -127,6 +129,7 @@ def _events(files: pa.Table, *, is_add: bool) -> pa.Table:
             text_keys(files),
             files["version"],
             pa.repeat(pa.scalar(is_add), rows),
+            pc.fill_null(files["data_change"], True),
             pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"],
             files["size_bytes"],
         ],

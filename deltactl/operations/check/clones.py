@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.errors import MALFORMED, DeltactlError
+from deltactl.errors import MALFORMED, DeltactlError, VersionNotFoundError, ignore_warning
+from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.clone_notes import CLONE, KIND_TAG, CloneNote, is_noted
-from deltactl.operations.owners import find_owners
+from deltactl.operations.owners import Owner, find_owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,20 @@ def check_records(
             if not is_noted(owner.store, note, storage_options):
                 findings.note(
                     f"{owner.store.uri} has no record of this shallow clone, so a vacuum of it "
-                    f"may delete files of the clone. Run `{source.recording(uri)}`, which writes "
-                    "the record again and does not change the clone. If the source no longer has "
-                    "this version, make a deep clone of the clone instead"
+                    f"may delete files of the clone. {_advise(owner, source, uri)}"
                 )
+
+
+def _advise(owner: Owner, source: ShallowSource, clone: str) -> str:
+    log = DeltaLog(owner.store, ignore_warning)
+    try:
+        log.ensure_has(source.version)
+    except VersionNotFoundError:
+        return (
+            f"It has no version {source.version} any longer, or was created again: make a deep "
+            "clone of the clone, if all its files exist"
+        )
+    return (
+        f"Run `{source.recording(clone)}`, which writes the record again and does not change the "
+        "clone"
+    )

@@ -232,10 +232,13 @@ def _warn_of_features(plan: RestorePlan, current: Snapshot, context: RunContext)
     readers = {name for name in added if REGISTRY[name].reader}
     for names, what in ((readers, "read"), (added - readers, "write to")):
         if names:
+            ways = " and ".join(
+                f"`deltactl alter TABLE --drop-feature {name}`" for name in sorted(names)
+            )
             context.warn(
                 f"the restore adds {', '.join(sorted(names))}, as in version "
                 f"{plan.target_version}: engines without it can no longer {what} the table, and "
-                "another restore does not remove it, but `deltactl alter TABLE --drop-feature` does"
+                f"another restore does not remove it, but {ways} does"
             )
 
 

@@ -61,11 +61,13 @@ def find_horizon(
     *,
     current: int | None,
     doubt: str | None,
+    has_feed: bool,
 ) -> Horizon:
     """Return the effect of deleting the planned files on the versions from ``first`` on.
 
     ``first`` is the oldest version that the log can rebuild, where ``scan`` begins or after it.
     ``current`` was current at the cutoff. ``doubt`` is a text about a commit that may be damaged.
+    ``has_feed``: the table has a change data feed.
 
     Raises:
         SafetyError: by the commits, ``current`` or a later version needs a planned file.
@@ -90,18 +92,31 @@ def find_horizon(
         lifetimes.last,
         tuple(version_ranges(first, readable)),
         tuple(version_ranges(first, ends)),
-        tuple(_change_data_ends(store, scan, planned)),
+        tuple(_change_data_ends(store, scan, planned, has_feed=has_feed)),
         _needed_bytes(needs, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
 
 
-def _change_data_ends(store: Store, scan: CommitScan, planned: pa.Table) -> list[VersionRange]:
-    """Return the versions that wrote planned files of change data."""
-    changes = scan.change_files
-    hit = pc.is_in(locate(store, changes["path"]), value_set=planned["path"], skip_nulls=True)
+def _change_data_ends(
+    store: Store, scan: CommitScan, planned: pa.Table, *, has_feed: bool
+) -> list[VersionRange]:
+    """Return the versions that wrote planned files of change data, or removed planned files.
+
+    The files that a commit without change data files removed are its change data. Source:
+    PROTOCOL.md, "Reader Requirements for Change Data Files".
+    """
+    changes, events = scan.change_files, scan.events
+    rows = [changes]
+    if has_feed:
+        is_removed = pc.and_(pc.invert(events["is_add"]), events["is_change"])
+        has_files = pc.is_in(events["version"], value_set=changes["version"])
+        removes = events.filter(pc.and_(is_removed, pc.invert(has_files)))
+        rows.append(removes.select(changes.column_names))
     flags = np.zeros(scan.last - scan.first + 1, np.bool_)
-    flags[changes["version"].filter(hit).to_numpy() - scan.first] = True
+    for part in rows:
+        hit = pc.is_in(locate(store, part["path"]), value_set=planned["path"], skip_nulls=True)
+        flags[part["version"].filter(hit).to_numpy() - scan.first] = True
     return version_ranges(scan.first, flags)
 
 

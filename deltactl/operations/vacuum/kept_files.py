@@ -162,6 +162,10 @@ def _named_by_the_log(rules: KeepRules, oldest_kept: int | None) -> Iterator[Kep
         pc.greater_equal(changes["version"], first), pc.is_in(changes["version"], wanted)
     )
     yield locate(store, changes.filter(is_kept)["path"]).drop_null(), "retained"
+    if rules.snapshot.properties.change_feed_enabled:
+        # Without change data files, the added and removed files of a commit are its change data.
+        is_fed = pc.and_(pc.is_in(events["version"], wanted), events["is_change"])
+        yield event_names(store, events.filter(is_fed)), "retained"
     for version in sorted(versions):
         if version != rules.snapshot.version:
             yield from live_names(version_to_keep(rules.log, version), "retained")

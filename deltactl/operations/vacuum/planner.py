@@ -301,6 +301,7 @@ class Planner:
             Absent(plan.files, missing, plan.losses.names),
             current=plan.current_at_cutoff,
             doubt=self.doubts.first,
+            has_feed=self.snapshot.properties.change_feed_enabled,
         )
         return replace(plan, horizon=horizon)
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -261,6 +262,14 @@ def test_check_notes_that_a_shallow_clone_is_not_recorded(tmp_path: Path) -> Non
     assert run(command[1:]) == 0
     assert [it.name for it in read_notes(source)] == [note.name]
     assert check(target).notes == ()
+    (tmp_path / "%41 b").rename(tmp_path / "copy")
+    TableBuilder(
+        LocalStore(f"{tmp_path}/%41 b"), [Column("id")]
+    )  # created again: no command would write the record
+    (text,) = check(target).notes
+    assert "It has no version 1 any longer, or was created again" in text
+    shutil.rmtree(tmp_path / "%41 b")
+    (tmp_path / "copy").rename(tmp_path / "%41 b")
     (tmp_path / "%41 b").rename(tmp_path / "moved")
     assert check(target).notes == ()  # the findings are about missing files
 

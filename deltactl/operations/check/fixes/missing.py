@@ -47,10 +47,8 @@ from deltactl.operations.missing_files import (
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.stats import num_records
 
-_FEED: Final = "delta.enableChangeDataFeed"
 _NO_SIZES: Final = pa.chunked_array([], pa.string())
 """A file of another size exists: sizes need not be compared."""
 
@@ -153,7 +151,7 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
         keeps_deleted_rows=options.keep_deleted_rows,
     )
     chosen = lost.filter(report.is_chosen)
-    if chosen.files.num_rows and TableProperties(snapshot.metadata.configuration).flag(_FEED):
+    if chosen.files.num_rows and snapshot.properties.change_feed_enabled:
         lost_part = "vectors" if options.keep_deleted_rows else "rows of the missing files"
         context.warn(
             "the table has a change data feed: the changes of the version that this fix commits "
