@@ -310,6 +310,18 @@ def test_a_checksum_that_a_vacuum_warns_of_is_found_and_repaired(tmp_path: Path)
     assert Table(tmp_path, warn=pytest.fail).vacuum(**FORCED).files_removed == 0
 
 
+def test_a_later_checkpoint_of_another_writer_hides_nothing_from_a_thorough_check(
+    tmp_path: Path,
+) -> None:
+    builder = build(tmp_path, checksums=(4,))
+    builder.store.delete_many([STALE, HINT_NAME])
+    edit_commit(builder, 3, lambda action: None if "add" in action else action)
+    builder.append([{"id": 5}])
+    DeltaTable(tmp_path).create_checkpoint()
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(4), checkpoints=True)
+    assert "a commit may have lost actions that this file has" in repair
+
+
 @pytest.mark.parametrize("version", [3, 4])
 def test_other_metadata_after_a_checkpoint_that_is_not_proven(tmp_path: Path, version: int) -> None:
     """The repair of checkpoints would refuse."""
