@@ -14,6 +14,7 @@ from deltactl.codes import SEVERITIES, Code, load_findings
 from deltactl.errors import StorageError, ignore_warning
 from deltactl.operations.owners import find_away
 from deltactl.operations.vacuum.past_vacuums import find_past_vacuums
+from deltactl.option_names import option
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
@@ -60,6 +61,7 @@ def _as_utf8(value: str | int | None) -> str | int | None:
     return value
 
 
+NOT_NEEDED: Final = "readers do not need this file"
 _AWAY: Final = (
     "no table is at this address, or another one: it was moved, or its storage is not mounted. "
     "Make the address lead to the table again, for example by a symbolic link. If it was deleted, "
@@ -102,6 +104,13 @@ class Findings:
     def note(self, text: str) -> None:
         """Add a note; repeated notes are kept once."""
         self.notes[text] = None
+
+    def add_optional(self, row: Row, *, strict: bool) -> None:
+        """Add a problem of a file that readers do not need; if not ``strict``, as a note."""
+        if strict:
+            self.rows.append(row)
+        else:
+            self.note(f"{row[3]}; {NOT_NEEDED}. With {option('checkpoints')}, this is a finding")
 
     def note_stats(self, text: str, file: str) -> None:
         """Add a note about the statistics of a file, which ``check --fix stats`` replaces."""

@@ -1,45 +1,28 @@
-"""Check redundant files of the log: checkpoints, hint, checksums, compacted files.
+"""Check redundant files of the log: checkpoints, hint, compacted files.
 
-Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
-Files".
+Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Log Compaction Files".
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from deltactl.errors import CorruptLogError
-from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
-from deltactl.log.audit.checksum import (
-    COUNTS,
-    DECISIVE,
-    READ_MEMBERS,
-    find_disagreements,
-    read_checksum,
-)
-from deltactl.log.audit.commit_doubts import explain_unmeasured, find_unmeasured
+from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint, find_lost
+from deltactl.log.audit.commit_doubts import explain_unmeasured
 from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.checkpoint.read import read_metadata_nodes
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.hint import HINT_NAME
-from deltactl.log.rebuildable import find_problem
+from deltactl.log.rebuildable import find_problem, find_unreadable
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.check.commits import UNTIL_DELETED, CommitChecker
-from deltactl.operations.check.findings import Findings, Row
+from deltactl.operations.check.commits import UNTIL_DELETED
+from deltactl.operations.check.findings import NOT_NEEDED, Findings
 from deltactl.operations.check.protocol import describe_lacking
-from deltactl.option_names import option
 from deltactl.protocol.actions import Metadata
 
-_NOT_NEEDED: Final = "readers do not need this file"
-_KEEP: Final = "keep this file: it may be right, and a commit wrong"
-_KEEP_CHECKSUM: Final = (
-    "keep this file: it may be right, and {base} wrong. Compare the rows with what you expect. If "
-    "they are right, move this file out of the table. If not, restore {base}, or the commits "
-    "before it, from a backup. Until then, do not vacuum"
-)
 _KEEP_BASE: Final = (
     "cannot be repaired: no other file of the log can rebuild version {version}. Restore this "
     "file, or the commits before it, from a backup. Until then, do not vacuum. Without a backup, "
@@ -164,142 +147,9 @@ def check_last_checkpoint(
             findings.repairs[HINT_NAME] = f"deltactl checkpoint {where} --repair"
         row = ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem)
         if verdict.is_missing and not verdict.stops_readers:
-            findings.note(f"{verdict.problem}; {_NOT_NEEDED}")
+            findings.note(f"{verdict.problem}; {NOT_NEEDED}")
         else:
-            _add_optional(findings, row, strict=strict or verdict.stops_readers)
-
-
-def find_unproven(
-    log: DeltaLog, verdicts: Sequence[Verdict] | None, snapshot: Snapshot
-) -> str | None:
-    """Return the name of the checkpoint of a snapshot if it is not proven right.
-
-    Without all commits, an older checkpoint that agrees with it may have the same error.
-    """
-    base = snapshot.segment.checkpoint
-    if base is None:
-        return None
-    wrong = any(it.checkpoint == base and it.trust != "good" for it in verdicts or ())
-    return base.names[0] if wrong or not log.has_commits(0, base.version) else None
-
-
-def check_older_checksums(
-    log: DeltaLog,
-    latest: Snapshot,
-    broken: frozenset[Checkpoint],
-    verdicts: Sequence[Verdict] | None,
-    findings: Findings,
-    *,
-    versions: Collection[int],
-) -> int:
-    """Compare the checksums of some versions with them, rebuilt; return the number of checksums."""
-    first, num_checksums = log.first_rebuildable(), 0
-    for version in sorted(versions):
-        if not first <= version < latest.version:
-            continue
-        try:
-            older = log.snapshot(version, skip=broken)
-            num_files, size_bytes = older.num_files, older.size_bytes
-        except CorruptLogError as error:
-            findings.note(f"version {version} cannot be rebuilt: {error.message}")
-            continue
-        num_checksums += check_checksum(
-            log,
-            older,
-            num_files,
-            size_bytes,
-            findings,
-            strict=True,
-            unproven=find_unproven(log, verdicts, older),
-        )
-    return num_checksums
-
-
-def check_checksum(
-    log: DeltaLog,
-    snapshot: Snapshot,
-    num_files: int,
-    size_bytes: int,
-    findings: Findings,
-    *,
-    strict: bool,
-    unproven: str | None,
-) -> bool:
-    """Compare the version's checksum file with the snapshot; return whether there is one.
-
-    ``unproven`` is the name of the checkpoint if it may be wrong instead.
-    """
-    found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
-    name = DeltaLog.checksum_file(snapshot.version)
-    # By `check_read_checksum`.
-    is_read = any(row[2] == name for row in findings.rows)
-    if unproven is not None and any(it in (found or {}) for it in DECISIVE):
-        findings.repairs[name] = _KEEP_CHECKSUM.format(base=unproven)
-        strict = True
-    elif findings.has("COMMIT_DOUBTFUL"):
-        findings.repairs[name] = _KEEP
-    elif (unknown := _find_unmeasured(log, snapshot.version, found)) is not None:
-        findings.repairs[name] = explain_unmeasured(log.commit_file(unknown))
-        strict = True
-    elif snapshot.version < log.latest_version and not is_read:
-        findings.repairs[name] = (
-            f"move {name} out of the table: readers of the latest version do not need it"
-        )
-    for member, problem in (found or {}).items():
-        if is_read and member in READ_MEMBERS:
-            continue
-        row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
-        _add_optional(findings, row, strict=strict or member in READ_MEMBERS)
-    return found is not None
-
-
-def _find_unmeasured(log: DeltaLog, version: int, wrong: Mapping[str, str] | None) -> int | None:
-    """Return a commit that may have lost files that a checksum file counts; see `vacuum`."""
-    if COUNTS.isdisjoint(wrong or {}):
-        return None
-    return next(find_unmeasured(log, version), None)
-
-
-def check_read_checksum(
-    log: DeltaLog,
-    snapshot: Snapshot,
-    commits: CommitChecker,
-    findings: Findings,
-    unproven: str | None,
-) -> None:
-    """Compare the actions of the newest checksum file, if it is of an older version.
-
-    Some readers take actions from it that no later commit and no later checkpoint has. ``unproven``
-    is the name of the checkpoint if it may be wrong instead.
-    """
-    version = max((v for v in log.checksum_files if v <= snapshot.version), default=-1)
-    if not max(snapshot.segment.checkpoint_version, 0) <= version < snapshot.version:
-        return
-    checksum = read_checksum(log.store, version)
-    if checksum is None:
-        return
-    wrong = checksum.compare_state(snapshot.protocol, snapshot.metadata, {})
-    later: dict[str, Mapping[int, object]] = {
-        "protocol": commits.protocols,
-        "metadata": commits.metadata,
-    }
-    for member in sorted(READ_MEMBERS & wrong.keys()):
-        if all(it <= version for it in later[member]):
-            name = DeltaLog.checksum_file(version)
-            problem = f"{name}: {wrong[member]}; delta-rs and DuckDB use it for later versions too"
-            findings.add("CHECKSUM_WRONG", problem, version=version, file=name)
-            if member in DECISIVE and unproven is not None:
-                findings.repairs[name] = _KEEP_CHECKSUM.format(base=unproven)
-            elif findings.has("COMMIT_DOUBTFUL"):
-                findings.repairs[name] = _KEEP
-
-
-def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
-    """Add a problem of a file that readers do not need: a finding if ``strict``, else a note."""
-    if strict:
-        findings.rows.append(row)
-    else:
-        findings.note(f"{row[3]}; {_NOT_NEEDED}. With {option('checkpoints')}, this is a finding")
+            findings.add_optional(row, strict=strict or verdict.stops_readers)
 
 
 def check_compacted(log: DeltaLog, findings: Findings) -> None:
@@ -316,3 +166,32 @@ def check_compacted(log: DeltaLog, findings: Findings) -> None:
             )
             if verdict.unmeasured is not None:
                 findings.repairs[verdict.name] = explain_unmeasured(verdict.unmeasured)
+
+
+def explain_lost(log: DeltaLog, snapshot: Snapshot | None, findings: Findings) -> None:
+    """Find the wrong checkpoints that the other files of the log cannot rebuild."""
+    codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
+    names = {file for code, _, file, _ in findings.rows if code in codes}
+    wrong = frozenset(it for it in log.all_checkpoints if it.names[0] in names)
+    for checkpoint in find_lost(log, wrong):
+        files = find_unreadable(log.store, checkpoint) or checkpoint.names
+        more = f" and {len(files) - 1} more of its files" if len(files) > 1 else ""
+        rest = ""
+        if snapshot is not None and snapshot.segment.checkpoint_version > checkpoint.version:
+            rest = _offer_rest(log, checkpoint, wrong)
+        findings.repairs[checkpoint.names[0]] = (
+            f"cannot be repaired: restore {files[0]}{more}, or the commits before the checkpoint, "
+            f"from a backup{rest}"
+        )
+
+
+def _offer_rest(log: DeltaLog, lost: Checkpoint, wrong: frozenset[Checkpoint]) -> str:
+    """Return what to do without a backup of a checkpoint that later versions do not need."""
+    usable = {it.version for it in log.all_checkpoints if it not in wrong}
+    last = min(version for version in usable if version > lost.version) - 1
+    many = f"versions {lost.version} to {last}"
+    versions = f"version {last}" if last == lost.version else many
+    return (
+        f". If there is none, {versions} cannot be read any longer, but later versions do not need "
+        f"this file: move {lost.names[0]} out of the table"
+    )

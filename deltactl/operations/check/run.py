@@ -20,14 +20,20 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.audit.audited_snapshot import ChecksumWatch
-from deltactl.log.audit.checkpoints import Verdict, find_lost
+from deltactl.log.audit.checkpoints import Verdict
 from deltactl.log.audit.path_texts import PathTextIndex
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.rebuildable import find_unreadable
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.check.catalog import check_catalog_commits, check_entry, check_location
+from deltactl.operations.check.checksums import (
+    check_checksum,
+    check_older_checksums,
+    check_read_checksum,
+    choose_versions,
+    find_unproven,
+)
 from deltactl.operations.check.clones import check_records
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import FileCheck, ResumeFile, read_version
@@ -40,12 +46,9 @@ from deltactl.operations.check.protocol import Readable, check_empty_schema, che
 from deltactl.operations.check.redundant import (
     check_all_checkpoints,
     check_checkpoint_heads,
-    check_checksum,
     check_compacted,
     check_last_checkpoint,
-    check_older_checksums,
-    check_read_checksum,
-    find_unproven,
+    explain_lost,
     keep_confirmed,
 )
 from deltactl.operations.check.report import CheckedCounts, CheckReport
@@ -243,35 +246,13 @@ class _Run:
             unproven=unproven,
         )
         check_read_checksum(self.log, snapshot, self._commits, self.findings, unproven)
-        self._check_older_checksums(snapshot, broken, disagreeing)
-        options = self.context.storage_options
-        check_records(snapshot, self._commits.source, state.directories, options, self.findings)
-        return snapshot
-
-    def _check_older_checksums(
-        self, snapshot: Snapshot, broken: frozenset[Checkpoint], disagreeing: set[int]
-    ) -> None:
-        """Compare the checksum files of older versions.
-
-        If one is ``disagreeing``, all since the checkpoint: vacuum and checkpoint may be refused as
-        long as one of them disagrees.
-        """
-        listed, base = self.log.checksum_files, snapshot.segment.checkpoint_version
-        versions = set(disagreeing)
-        if versions:
-            versions |= {version for version in listed if version >= base}
-        versions -= {
-            it.checkpoint.version
-            for it in self._verdicts or ()
-            if it.contradicts == self.log.checksum_file(it.checkpoint.version)
-        }
-        if self.options.all_versions:
-            versions |= listed.keys()
-        elif self.options.checkpoints:
-            versions.add(max((v for v in listed if v <= snapshot.version), default=-1))
+        versions = choose_versions(self.log, snapshot, disagreeing, self._verdicts, self.options)
         self.counts.num_checksums += check_older_checksums(
             self.log, snapshot, broken, self._verdicts, self.findings, versions=versions
         )
+        options = self.context.storage_options
+        check_records(snapshot, self._commits.source, state.directories, options, self.findings)
+        return snapshot
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files of the version that is rebuilt without more checkpoints."""
@@ -375,34 +356,6 @@ class _Run:
             "all_versions": self.options.all_versions,
         }
 
-    def _note_lost(self, snapshot: Snapshot | None) -> None:
-        """Find the wrong checkpoints that the other files of the log cannot rebuild."""
-        codes = ("CHECKPOINT_UNREADABLE", "CHECKPOINT_WRONG")
-        names = {file for code, _, file, _ in self.findings.rows if code in codes}
-        wrong = frozenset(it for it in self.log.all_checkpoints if it.names[0] in names)
-        for checkpoint in find_lost(self.log, wrong):
-            files = find_unreadable(self.log.store, checkpoint) or checkpoint.names
-            more = f" and {len(files) - 1} more of its files" if len(files) > 1 else ""
-            self.findings.repairs[checkpoint.names[0]] = (
-                f"cannot be repaired: restore {files[0]}{more}, or the commits before the "
-                f"checkpoint, from a backup{self._offer_rest(checkpoint, wrong, snapshot)}"
-            )
-
-    def _offer_rest(
-        self, lost: Checkpoint, wrong: frozenset[Checkpoint], snapshot: Snapshot | None
-    ) -> str:
-        """Return what to do without a backup, if the checked version does not need a checkpoint."""
-        if snapshot is None or snapshot.segment.checkpoint_version <= lost.version:
-            return ""
-        usable = {it.version for it in self.log.all_checkpoints if it not in wrong}
-        last = min(version for version in usable if version > lost.version) - 1
-        many = f"versions {lost.version} to {last}"
-        versions = f"version {last}" if last == lost.version else many
-        return (
-            f". If there is none, {versions} cannot be read any longer, but later versions do not "
-            f"need this file: move {lost.names[0]} out of the table"
-        )
-
     def _report(
         self,
         snapshot: Snapshot | None,
@@ -410,7 +363,7 @@ class _Run:
         unsupported: str | None = None,
     ) -> CheckReport:
         engine = engine or self.context.engine
-        self._note_lost(snapshot)
+        explain_lost(self.log, snapshot, self.findings)
         keep_confirmed(self._verdicts or (), self.log, self.findings)
         return CheckReport(
             version=None if snapshot is None else snapshot.version,
