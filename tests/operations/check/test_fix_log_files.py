@@ -16,6 +16,7 @@ from deltactl.operations.check.fixes.report import FixReport
 from deltactl.operations.check.fixes.run import fix_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
+from tests.support.damage import edit_action
 from tests.support.forwarding import ForwardingStore
 from tests.support.restores import ids
 from tests.support.stores import (
@@ -44,6 +45,7 @@ def store() -> MemoryStore:
     """Version 2, with a checkpoint, its hint, and a checksum."""
     made = fresh_store()
     builder = TableBuilder(made, [Column("id")])
+    edit_action(builder, 0, "commitInfo", engineInfo="Apache-Spark/4.2.0 Delta-Lake/4.4.0")
     for number in (1, 2):
         builder.commit(builder.write_file([{"id": number}]), operationMetrics={"numFiles": "1"})
     Table("x", store=made).checkpoint(CheckpointOptions())
