@@ -97,13 +97,14 @@ def _hint_of_content(store: Store, names: Iterable[str]) -> str:
             "Rerun the `deltactl clone` that was to create a table here: this is an unfinished "
             "deep clone."
         )
-    if OWN_DIR in store.list_directories():
+    has_rows = any(name.endswith(".parquet") for name in names)
+    if has_rows and OWN_DIR in store.list_directories():
         return (
             "Restore _delta_log from a backup: deltactl ran on this table before. Without a "
-            f"backup, run `deltactl convert {shlex.quote(store.uri)}`, after which deleted rows "
-            "are there again."
+            f"backup, move {OWN_DIR} to another place, and run `deltactl convert "
+            f"{shlex.quote(store.uri)}`: deleted rows are there again, and rewritten rows twice."
         )
-    if any(name.endswith(".parquet") for name in names):
+    if has_rows:
         return (
             f"Convert it to a table with `deltactl convert {shlex.quote(store.uri)}`. If it was a "
             "table that lost _delta_log, restore _delta_log: after a conversion, deleted rows are "

@@ -145,8 +145,9 @@ def _may_be_table(store: Store, folder: str) -> bool:
 
 def _has_only_manifests(store: Store, folder: str, directories: Sequence[str]) -> bool:
     """Return whether a directory has manifests, and no data files that a table may have."""
-    manifests = f"{folder}/{MANIFEST_DIR}"
-    if manifests not in directories or {*directories} > {manifests, f"{folder}/{OWN_DIR}"}:
+    if f"{folder}/{MANIFEST_DIR}" not in directories:
+        return False
+    if any("=" in directory.rpartition("/")[2] for directory in directories):  # partitions
         return False
     return not any(info.name.endswith(".parquet") for info in store.list_from(folder))
 

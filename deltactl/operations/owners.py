@@ -94,10 +94,12 @@ class Away:
     def refusal(self, rest: str) -> SafetyError:
         """Return the error; ``rest``: what to do if the other table was deleted."""
         move = "; first move what is at this address now" if self.move else ""
+        backup = ", or restored from a backup without these files" if self.move else ""
         return SafetyError(
-            f"{self.problem}: the table was moved, or its storage is not mounted",
+            f"{self.problem}: the table was moved{backup}, or its storage is not mounted",
             hint="Rerun when the old address leads to the other table, for example by a symbolic "
-            f"link{move}. If that table was deleted, the rows in these files are lost: {rest}.",
+            f"link{move}. If that table was deleted{backup}, the rows in these files are lost: "
+            f"{rest}.",
         )
 
 
@@ -122,14 +124,14 @@ def find_away(
             return Away(_describe(store, name, len(outside), "no table is at this address"))
         present.append(folder)
     for owner in find_owners(outside, storage_options)[0]:
-        if not _knows_files(owner):
-            what = f"the table that is now at {owner.store.uri} is another one"
+        if not knows_files(owner):
+            what = f"no commit of the table that is now at {owner.store.uri} has them"
             name = min(owner.names.values())
             return Away(_describe(store, name, len(outside), what), move=True)
     return None
 
 
-def _knows_files(owner: Owner) -> bool:
+def knows_files(owner: Owner) -> bool:
     """Return whether the log of a table has one of its files, or may have had one."""
     log, adds = DeltaLog(owner.store, ignore_warning), _Adds(owner)
     try:

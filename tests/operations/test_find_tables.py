@@ -210,8 +210,8 @@ def test_a_directory_that_lost_its_log_fails_alone(lake: tuple[str, OpenStore]) 
     root, open_store = lake
     open_store(f"{root}/silver/lost").put("_deltactl/leases/x.json", b"")
     for name in ("_deltactl/runs/x.json", "_symlink_format_manifest/manifest"):
-        for folder in ("manifests", "manifests and rows", "manifests and partitions"):
-            open_store(f"{root}/silver/{folder}").put(name, b"")
+        for folder in ("/manifests", "/manifests and rows", "/manifests and partitions", ""):
+            open_store(f"{root}/silver{folder}").put(name, b"")
     open_store(f"{root}/silver/manifests and rows").put("a.parquet", b"")
     open_store(f"{root}/silver/manifests and partitions").put("p=1/a.parquet", b"")
     kept = ["manifests and partitions", "manifests and rows"]  # data files: they were tables

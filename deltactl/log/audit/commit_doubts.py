@@ -49,7 +49,7 @@ _REMOVED: Final = (
     "numFilesRemoved",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
-_COUNTED: Final = frozenset({*_ADDED, *_REMOVED, *_VECTORS, "numFiles"})
+_COUNTED: Final = frozenset({*_ADDED, "numFiles"})
 # Operations of Delta on Spark that have no file actions.
 _WITHOUT_FILES: Final = frozenset(
     {
@@ -229,18 +229,25 @@ def find_doubts(log: DeltaLog) -> dict[int, str]:
 
 
 def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
-    """Yield the commits up to a version whose metrics count no files, so no lost action would show.
+    """Yield the commits up to a version that may have lost adds which their metrics do not show.
 
     Some writers always write empty metrics, or create a table with its first files.
     """
     for commit in log.commits(v for v in sorted(log.commit_files) if v <= last):
         with suppress(CorruptLogError):  # no version is rebuilt from it
             info = commit.info or {}
-            metrics = info.get("operationMetrics")
-            is_measured = isinstance(metrics, dict) and not _COUNTED.isdisjoint(metrics)
-            if not is_measured and not _has_no_files(info):
+            if not _counts_all_adds(commit, info) and not _has_no_files(info):
                 assert commit.version is not None
                 yield commit.version
+
+
+def _counts_all_adds(commit: CommitBytes, info: Mapping[str, Any]) -> bool:
+    """Return whether a commit has as many adds as its metrics count, also of files without rows."""
+    metrics = info.get("operationMetrics")
+    if not isinstance(metrics, dict) or _COUNTED.isdisjoint(metrics):
+        return False
+    claim = _read_claim(commit, info)
+    return commit.data.count(b'{"add":') >= (0 if claim is None else claim.added)
 
 
 def _has_no_files(info: Mapping[str, Any]) -> bool:

@@ -65,7 +65,10 @@ def find_misdated(
     for version, time in reversed(found):
         if not uses_in_commit_timestamp(metadata, version):
             return version
-        stated = reader.read_one(listing.commits[version]).in_commit_timestamp
+        try:
+            stated = reader.read_one(listing.commits[version]).in_commit_timestamp
+        except CorruptLogError:  # it has none
+            return version
         if stated - time > HOUR_MS:
             return version
     return None

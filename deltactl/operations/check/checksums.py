@@ -83,6 +83,7 @@ def check_older_checksums(
     findings: Findings,
     *,
     versions: Collection[int],
+    strict: bool,
 ) -> int:
     """Compare the checksums of some versions with them, rebuilt; return the number of checksums."""
     first, num_checksums = log.first_rebuildable(), 0
@@ -101,7 +102,7 @@ def check_older_checksums(
             num_files,
             size_bytes,
             findings,
-            strict=True,
+            strict=strict,
             unproven=find_unproven(log, verdicts, older),
         )
     return num_checksums

@@ -7,14 +7,17 @@ import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from deltactl.errors import MALFORMED, DeltactlError, VersionNotFoundError, ignore_warning
+from deltactl.errors import MALFORMED, DeltactlError, ignore_warning
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.clone_notes import CLONE, KIND_TAG, CloneNote, is_noted
-from deltactl.operations.owners import Owner, find_owners
+from deltactl.operations.owners import Owner, find_owners, knows_files
+from deltactl.storage.names import is_absolute_name
+
+_LOOKED_UP: Final = 1000  # only for an advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +76,28 @@ def check_records(
     for owner in owners:
         with suppress(DeltactlError):
             if not is_noted(owner.store, note, storage_options):
+                advice = (
+                    f"Run `{source.recording(uri)}`, which writes the record again and does not "
+                    "change the clone"
+                )
+                if not _has_version(owner, source.version, snapshot, storage_options):
+                    advice = (
+                        f"It has no version {source.version} any longer, or was created again: "
+                        "make a deep clone of the clone, if all its files exist"
+                    )
                 findings.note(
                     f"{owner.store.uri} has no record of this shallow clone, so a vacuum of it "
-                    f"may delete files of the clone. {_advise(owner, source, uri)}"
+                    f"may delete files of the clone. {advice}"
                 )
 
 
-def _advise(owner: Owner, source: ShallowSource, clone: str) -> str:
-    log = DeltaLog(owner.store, ignore_warning)
-    try:
-        log.ensure_has(source.version)
-    except VersionNotFoundError:
-        return (
-            f"It has no version {source.version} any longer, or was created again: make a deep "
-            "clone of the clone, if all its files exist"
-        )
-    return (
-        f"Run `{source.recording(clone)}`, which writes the record again and does not change the "
-        "clone"
-    )
+def _has_version(
+    owner: Owner, version: int, clone: Snapshot, storage_options: Mapping[str, str]
+) -> bool:
+    """Return whether a source can rebuild a version, and knows a file of its clone."""
+    if version not in DeltaLog(owner.store, ignore_warning).rebuildable({version}):
+        return False
+    batch = next(clone.file_batches(("path",)))["path"].slice(0, _LOOKED_UP)
+    found, _ = find_owners(filter(is_absolute_name, batch.to_pylist()), storage_options)
+    same = [it for it in found if it.store.uri == owner.store.uri]
+    return not same or any(map(knows_files, same))

@@ -248,7 +248,13 @@ class _Run:
         check_read_checksum(self.log, snapshot, self._commits, self.findings, unproven)
         versions = choose_versions(self.log, snapshot, disagreeing, self._verdicts, self.options)
         self.counts.num_checksums += check_older_checksums(
-            self.log, snapshot, broken, self._verdicts, self.findings, versions=versions
+            self.log,
+            snapshot,
+            broken,
+            self._verdicts,
+            self.findings,
+            versions=versions,
+            strict=self.options.checkpoints or self.options.all_versions,
         )
         options = self.context.storage_options
         check_records(snapshot, self._commits.source, state.directories, options, self.findings)

@@ -88,6 +88,7 @@ def restore_table(
         _warn_of_append_only(plan, versions.current, context)
         _warn_of_retentions(plan, context)
         _warn_of_features(plan, versions.current, context)
+        _warn_of_transactions(versions, context)
     if dry_run:
         context.warn_of_refusal(refusal)
         return report
@@ -142,14 +143,14 @@ def _find_refusal(
     if refusal is None and plan.missing and not options.ignore_missing:
         missing = [it.path for it in plan.missing]
         away = find_away(versions.current.store, missing, context.storage_options)
-        if away is not None and plan.lost.num_rows < plan.wanted_files:
-            ignored = option("ignore_missing", True)
-            given = option("expect_files", plan.lost.num_rows)
-            return away.refusal(
-                f"to restore the version without them, rerun with {ignored} and {given}"
-            )
         if away is not None:
-            return away.refusal(RESTORE_OLDER)
+            count, rest = plan.lost.num_rows, RESTORE_OLDER
+            if find_omission_refusal(versions, plan, plan.missing, count, context) is None:
+                options_text = (
+                    f"{option('ignore_missing', True)} and {option('expect_files', count)}"
+                )
+                rest = f"to restore the version without them, rerun with {options_text}"
+            return away.refusal(rest)
         return explain_missing(versions, plan, context)
     if refusal is None and plan.missing:
         # A plan without changes changes nothing that would have to be confirmed.
@@ -240,6 +241,24 @@ def _warn_of_features(plan: RestorePlan, current: Snapshot, context: RunContext)
                 f"{plan.target_version}: engines without it can no longer {what} the table, and "
                 f"another restore does not remove it, but {ways} does"
             )
+
+
+def _warn_of_transactions(versions: Versions, context: RunContext) -> None:
+    """Warn of writers that skip batches they wrote since the target: their ids stay as they are."""
+    then = versions.target.txns
+    later = {
+        app: txn.version
+        for app, txn in versions.current.txns.items()
+        if app not in then or txn.version > then[app].version
+    }
+    if later:
+        app = min(later)
+        context.warn(
+            f"{format_count(len(later), 'application has', 'applications have')} written "
+            f"transactions since version {versions.target.version}, such as {app!r} up to "
+            f"{later[app]}. Their identifiers stay: a job that compares them skips these batches, "
+            "although the restore undoes them. To write them again, use another identifier"
+        )
 
 
 def _commit(

@@ -107,16 +107,16 @@ def _change_data_ends(
     PROTOCOL.md, "Reader Requirements for Change Data Files".
     """
     changes, events = scan.change_files, scan.events
-    rows = [changes]
+    named = [(changes["path"], changes["version"])]
     if has_feed:
         is_removed = pc.and_(pc.invert(events["is_add"]), events["is_change"])
         has_files = pc.is_in(events["version"], value_set=changes["version"])
         removes = events.filter(pc.and_(is_removed, pc.invert(has_files)))
-        rows.append(removes.select(changes.column_names))
+        named += [(removes[name], removes["version"]) for name in ("path", "vector_file")]
     flags = np.zeros(scan.last - scan.first + 1, np.bool_)
-    for part in rows:
-        hit = pc.is_in(locate(store, part["path"]), value_set=planned["path"], skip_nulls=True)
-        flags[part["version"].filter(hit).to_numpy() - scan.first] = True
+    for names, versions in named:
+        hit = pc.is_in(locate(store, names), value_set=planned["path"], skip_nulls=True)
+        flags[versions.filter(hit).to_numpy() - scan.first] = True
     return version_ranges(scan.first, flags)
 
 

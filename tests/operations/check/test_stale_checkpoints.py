@@ -237,7 +237,9 @@ def test_a_wrong_checksum_beside_a_proven_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("later", [0, 1])
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-@pytest.mark.parametrize("metrics", [None, {}, {"executionTimeMs": "1"}])
+@pytest.mark.parametrize(
+    "metrics", [None, {}, {"executionTimeMs": "1"}, {"numRemovedFiles": "0"}, {"numFiles": "1"}]
+)
 def test_a_commit_without_metrics_may_have_lost_a_file(
     tmp_path: Path, has_checkpoint: bool, later: int, metrics: dict[str, str] | None
 ) -> None:
@@ -303,7 +305,8 @@ def test_a_checksum_that_a_vacuum_warns_of_is_found_and_repaired(tmp_path: Path)
     Table(tmp_path, warn=said.append).vacuum(**FORCED)
     assert len(said) == 1
     assert "3.crc of " in said[0]
-    repair = describe(builder, "CHECKSUM_WRONG", checksum(3))
+    assert any("3.crc: numFiles is " in note for note in check(builder.store).notes)
+    repair = describe(builder, "CHECKSUM_WRONG", checksum(3), checkpoints=True)
     assert repair.startswith(f"move {checksum(3)} out of the table")
     assert Table(tmp_path).repair_checkpoints().all_repaired
     assert not (tmp_path / checksum(3)).exists()

@@ -70,7 +70,7 @@ def test_another_table_at_the_address_of_the_source(
     assert is_away == (not is_cleaned)
     with pytest.raises(SafetyError) as caught:
         restore(clone, 0, ignore_missing=True)
-    what = f"the table that is now at {other.store.uri} is another one"
+    what = f"no commit of the table that is now at {other.store.uri} has them"
     assert (what in caught.value.message) == (not is_cleaned)
 
 

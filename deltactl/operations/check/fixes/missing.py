@@ -7,6 +7,7 @@ happens with it must be chosen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -15,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import DeltactlError
 from deltactl.log.audit.audited_snapshot import ensure_matches_commits, load_audited
 from deltactl.log.commits.changes import live_rows, sum_rows
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.delta_log import DeltaLog
-from deltactl.log.find_files import is_placed
+from deltactl.log.find_files import find_files, is_placed
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.commit_base import CommitBase
 from deltactl.operations.append_only import find_append_only_refusal
@@ -49,6 +52,7 @@ from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 
+_LOOKED_UP: Final = 1000  # only for a warning
 _NO_SIZES: Final = pa.chunked_array([], pa.string())
 """A file of another size exists: sizes need not be compared."""
 
@@ -157,10 +161,36 @@ def plan_missing(log: DeltaLog, options: FixOptions, context: RunContext) -> Fix
             "the table has a change data feed: the changes of the version that this fix commits "
             f"cannot be read, because the {lost_part} are lost"
         )
+    if not options.keep_deleted_rows:
+        _warn_of_inputs(log, snapshot, chosen, context)
     refusal = find_append_only_refusal(CommitBase.of(snapshot)) or find_loss_refusal(
         log.uri, chosen, chosen.files.num_rows, snapshot.num_files, options.expect_files
     )
     return FixPlan(report, partial(_commit, log, snapshot, chosen, context), refusal)
+
+
+def _warn_of_inputs(
+    log: DeltaLog, snapshot: Snapshot, chosen: LostFiles, context: RunContext
+) -> None:
+    """Warn if the files that a commit rewrote to a lost one still exist."""
+    if not chosen.files.num_rows:
+        return
+    with suppress(DeltactlError):  # a commit that is needed is gone, or cannot be read
+        events = log.events(snapshot, log.first_commit, EventCollector()).events
+        is_lost = pc.and_(events["is_add"], pc.is_in(events["path"], chosen.files["path"]))
+        versions = pc.unique(events["version"].filter(is_lost))
+        is_input = pc.invert(pc.or_(events["is_add"], events["is_change"]))
+        inputs = events.filter(pc.and_(is_input, pc.is_in(events["version"], versions)))
+        inputs = inputs.slice(0, _LOOKED_UP)
+        found, _ = find_files(snapshot.store, inputs["path"].to_pylist())
+        names = pa.array([name for name, info in found.items() if info is not None], pa.string())
+        kept = inputs.filter(pc.is_in(inputs["path"], names))
+        if kept.num_rows:
+            version = pc.max(kept["version"]).as_py()
+            context.warn(
+                f"files that version {version} rewrote to lost ones still exist: `deltactl restore "
+                f"TABLE --to-version {version - 1}` may bring their rows back, until a vacuum"
+            )
 
 
 def _warn_of_others(missing: Sequence[Missing], found: LostFiles, context: RunContext) -> None:
