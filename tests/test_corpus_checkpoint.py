@@ -38,6 +38,8 @@ def _checkpoints(name: str, target: Path) -> dict[str, Path]:
     for number, options in enumerate(_KINDS):
         label = "-".join(map(str, options.values()))
         table = _copy(name, target / f"{number}")
+        if name == "kernelrs__crc-full":  # its checksum file has ten files, and its commit none
+            (target / f"{number}" / "_delta_log" / f"{0:020}.crc").unlink()
         version = table.snapshot().version
         try:
             report = table.checkpoint(CheckpointOptions(**options))

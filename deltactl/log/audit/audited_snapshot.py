@@ -260,7 +260,8 @@ class _Audit:
             name = self.log.commit_file(unknown)
             raise SafetyError(
                 f"{problem}: {name}, for example, has no operationMetrics that would show it",
-                hint="Run `deltactl check TABLE`, which says what to do. Nothing was changed.",
+                hint="Run `deltactl check TABLE --checkpoints`, which says what to do. Nothing was "
+                "changed.",
             )
         self.log.warn(f"{problem}: see `deltactl check TABLE --checkpoints`")
 

@@ -156,7 +156,7 @@ def test_what_a_checksum_file_contradicts_is_kept() -> None:
     before = memory_of(builder).contents()
     with pytest.raises(SafetyError, match=r"the commits: numFiles is 4, but the log has 5") as seen:
         Table("x", store=builder.store).checkpoint()
-    assert "Run `deltactl check TABLE`, which says what to do" in str(seen.value.hint)
+    assert "Run `deltactl check TABLE --checkpoints`" in str(seen.value.hint)
     assert memory_of(builder).contents() == before
     name = f"_delta_log/{5:020}.crc"
     checksum = builder.store.read(name)
