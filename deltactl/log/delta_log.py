@@ -729,7 +729,7 @@ class DeltaLog:
         )
 
     def find_misdated(self, metadata: Metadata, last: int, span: tuple[int, int]) -> int | None:
-        """Return the first commit up to a version that may be of a time span; see there."""
+        """Return the first commit up to a version that may be of a time span, against its date."""
         return find_misdated(self.reader, self.listing, metadata, last, span)
 
     def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:

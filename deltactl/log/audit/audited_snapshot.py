@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, SafetyError
 from deltactl.log.audit.checkpoints import find_base_problem, find_problem_since
-from deltactl.log.audit.checksum import COUNTS, Checksum, read_checksum
-from deltactl.log.audit.commit_doubts import CommitDoubts, find_unmeasured
+from deltactl.log.audit.checksum import Checksum, read_checksum
+from deltactl.log.audit.commit_doubts import CommitDoubts, find_lossy_commit
 from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.commits.file_actions import sum_sizes
 from deltactl.log.commits.visitors import Visitor
@@ -253,11 +253,8 @@ class _Audit:
             f"{self._describe(version, 'the commits', disagreements)}. If a commit lost actions, "
             "files that it added look unneeded"
         )
-        unknown = None
-        if not COUNTS.isdisjoint(disagreements):
-            unknown = next(find_unmeasured(self.listed, version), None)
-        if unknown is not None:
-            name = self.log.commit_file(unknown)
+        name = find_lossy_commit(self.listed, version, disagreements)
+        if name is not None:
             raise SafetyError(
                 f"{problem}: {name}, for example, has no operationMetrics that would show it",
                 hint="Run `deltactl check TABLE --checkpoints`, which says what to do. Nothing was "

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, SafetyError
+from deltactl.log.audit.checksum import COUNTS
 from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.audit.restores import Restores
 from deltactl.log.commits.contents import CommitBytes
@@ -239,6 +240,17 @@ def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
             if not _counts_all_adds(commit, info) and not _has_no_files(info):
                 assert commit.version is not None
                 yield commit.version
+
+
+def find_lossy_commit(log: DeltaLog, version: int, wrong: Mapping[str, str] | None) -> str | None:
+    """Return the name of a commit that may have lost files which a checksum file counts.
+
+    ``wrong`` says how the file of ``version`` differs from the log, by member.
+    """
+    if COUNTS.isdisjoint(wrong or {}):
+        return None
+    found = next(find_unmeasured(log, version), None)
+    return None if found is None else log.commit_file(found)
 
 
 def _counts_all_adds(commit: CommitBytes, info: Mapping[str, Any]) -> bool:

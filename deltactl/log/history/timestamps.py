@@ -53,8 +53,8 @@ def find_misdated(
     whose date is not, shows until when it was written. Dates after the span prove nothing.
     """
     start_ms, now_ms = span
-    times = [(v, listing.commits[v].modified_ms) for v in sorted(listing.commits)]
-    times = [(version, time) for version, time in times if time <= now_ms]
+    dated = sorted((version, file.modified_ms) for version, file in listing.commits.items())
+    times = [(version, time) for version, time in dated if time <= now_ms]
     newest_times = accumulate((time for _, time in times), max)
     until_ms, found = now_ms, list[tuple[int, int]]()
     for (version, time), newest in reversed([*zip(times, newest_times, strict=True)]):

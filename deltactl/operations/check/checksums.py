@@ -11,13 +11,12 @@ from typing import Final
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checkpoints import Verdict
 from deltactl.log.audit.checksum import (
-    COUNTS,
     DECISIVE,
     READ_MEMBERS,
     find_disagreements,
     read_checksum,
 )
-from deltactl.log.audit.commit_doubts import explain_unmeasured, find_unmeasured
+from deltactl.log.audit.commit_doubts import explain_unmeasured, find_lossy_commit
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
@@ -131,8 +130,8 @@ def check_checksum(
         strict = True
     elif findings.has("COMMIT_DOUBTFUL"):
         findings.repairs[name] = _KEEP
-    elif (unknown := _find_unmeasured(log, snapshot.version, found)) is not None:
-        findings.repairs[name] = explain_unmeasured(log.commit_file(unknown))
+    elif (lossy := find_lossy_commit(log, snapshot.version, found)) is not None:
+        findings.repairs[name] = explain_unmeasured(lossy)
         if not strict:
             findings.note(
                 f"vacuum and checkpoint are refused because of {name}: {findings.repairs[name]}"
@@ -147,13 +146,6 @@ def check_checksum(
         row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
         findings.add_optional(row, strict=strict or member in READ_MEMBERS)
     return found is not None
-
-
-def _find_unmeasured(log: DeltaLog, version: int, wrong: Mapping[str, str] | None) -> int | None:
-    """Return a commit that may have lost files that a checksum file counts; see `vacuum`."""
-    if COUNTS.isdisjoint(wrong or {}):
-        return None
-    return next(find_unmeasured(log, version), None)
 
 
 def check_read_checksum(

@@ -19,8 +19,8 @@ from deltactl.log.audit.checkpoints import (
     check_hint,
     hint_of,
 )
-from deltactl.log.audit.checksum import COUNTS, DECISIVE, find_disagreements
-from deltactl.log.audit.commit_doubts import explain_unmeasured, find_doubts, find_unmeasured
+from deltactl.log.audit.checksum import DECISIVE, find_disagreements
+from deltactl.log.audit.commit_doubts import explain_unmeasured, find_doubts, find_lossy_commit
 from deltactl.log.audit.compactions import CompactionVerdict, check_compactions
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.delta_log import DeltaLog
@@ -235,12 +235,8 @@ def judge_checksum(
     # It may be the only file with the data that the other one lacks.
     if wrong:
         return problem, f"it is unknown whether this file or {wrong[0]} is wrong"
-    if COUNTS.isdisjoint(found):
-        return problem, None
-    unknown = next(find_unmeasured(log, snapshot.version), None)
-    if unknown is None:
-        return problem, None
-    return problem, explain_unmeasured(log.commit_file(unknown))
+    lossy = find_lossy_commit(log, snapshot.version, found)
+    return problem, None if lossy is None else explain_unmeasured(lossy)
 
 
 def find_checksum_obstacle(log: DeltaLog, trusted: Trusted) -> str | None:

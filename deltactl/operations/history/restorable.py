@@ -177,7 +177,7 @@ def _present(
     sizes: pa.ChunkedArray,
     differs: Callable[[pa.ChunkedArray, pa.ChunkedArray], pa.ChunkedArray],
 ) -> Flags:
-    """Return whether each file is in order, by its name in the log; true if there is no name.
+    """Return whether each file can be read, by its name in the log; true if there is no name.
 
     It exists, and its size does not differ from that in the log (``differs(stored, logged)``). No
     listing follows links, which have no size.
