@@ -10,7 +10,7 @@ own metrics.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -230,7 +230,8 @@ class _Audit:
     log: DeltaLog
     snapshot: Snapshot
     strict: bool
-    is_judged: bool = False
+    is_proven: bool | None = None
+    judged: set[tuple[int, frozenset[str]]] = field(default_factory=set)
 
     def judge(self, version: int, disagreements: Mapping[str, str]) -> None:
         """Raise an error if the commits prove the checkpoint wrong.
@@ -238,14 +239,17 @@ class _Audit:
         If they are missing, raise an error if ``strict``; else warn. If they prove it right, a
         commit may have lost actions: also an error if ``strict`` and a commit has no metrics.
         """
-        if not disagreements or self.is_judged:
+        difference = version, frozenset(disagreements)
+        if not disagreements or difference in self.judged:
             return
-        base = self.snapshot.segment.checkpoint_version
-        if base >= 0 and not ensure_matches_commits(self.listed, base):
-            self._doubt(version, disagreements)
-        elif self.strict:
+        self.judged.add(difference)
+        if self.is_proven is None:
+            base = self.snapshot.segment.checkpoint_version
+            self.is_proven = base < 0 or ensure_matches_commits(self.listed, base)
+            if not self.is_proven:
+                self._doubt(version, disagreements)
+        if self.is_proven and self.strict:  # each file may show the loss of another commit
             self._blame_commits(version, disagreements)
-        self.is_judged = True
 
     def _blame_commits(self, version: int, disagreements: Mapping[str, str]) -> None:
         """Refuse if a commit without metrics may have lost the files that are missing; or warn."""
@@ -256,7 +260,8 @@ class _Audit:
         name = find_lossy_commit(self.listed, version, disagreements)
         if name is not None:
             raise SafetyError(
-                f"{problem}: {name}, for example, has no operationMetrics that would show it",
+                f"{problem}: {name}, for example, has no operationMetrics that show that it "
+                "is complete",
                 hint="Run `deltactl check TABLE --checkpoints`, which says what to do. Nothing was "
                 "changed.",
             )

@@ -50,7 +50,9 @@ _REMOVED: Final = (
     "numFilesRemoved",
 )
 _VECTORS: Final = ("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
-_COUNTED: Final = frozenset({*_ADDED, "numFiles"})
+# Those of delta-rs that also count files with changes, except for an UPDATE.
+_WITH_CHANGES: Final = frozenset({"num_added_files", "num_target_files_added"})
+_COUNTED: Final = (*_ADDED, "numFiles")
 # Operations of Delta on Spark that have no file actions.
 _WITHOUT_FILES: Final = frozenset(
     {
@@ -237,7 +239,7 @@ def find_unmeasured(log: DeltaLog, last: int) -> Iterator[int]:
     for commit in log.commits(v for v in sorted(log.commit_files) if v <= last):
         with suppress(CorruptLogError):  # no version is rebuilt from it
             info = commit.info or {}
-            if not _counts_all_adds(commit, info) and not _has_no_files(info):
+            if not _counts_all_adds(commit, info) and not _has_no_files(commit, info):
                 assert commit.version is not None
                 yield commit.version
 
@@ -256,13 +258,16 @@ def find_lossy_commit(log: DeltaLog, version: int, wrong: Mapping[str, str] | No
 def _counts_all_adds(commit: CommitBytes, info: Mapping[str, Any]) -> bool:
     """Return whether a commit has as many adds as its metrics count, also of files without rows."""
     metrics = info.get("operationMetrics")
-    if not isinstance(metrics, dict) or _COUNTED.isdisjoint(metrics):
+    if not isinstance(metrics, dict) or not any(_is_count(metrics.get(it)) for it in _COUNTED):
         return False
     claim = _read_claim(commit, info)
-    return commit.data.count(b'{"add":') >= (0 if claim is None else claim.added)
+    adds, stated = commit.data.count(b'{"add":'), _number(metrics, ("numFiles",))
+    return adds >= max(stated, 0 if claim is None else claim.added)
 
 
-def _has_no_files(info: Mapping[str, Any]) -> bool:
+def _has_no_files(commit: CommitBytes, info: Mapping[str, Any]) -> bool:
+    if b'{"add":' in commit.data or b'{"remove":' in commit.data:
+        return False
     operation, engine = info.get("operation"), str(info.get("engineInfo"))
     if operation == "CREATE TABLE":  # other writers create a table with its first files
         return engine.startswith(("Apache-Spark/", "Databricks-Runtime/"))
@@ -273,8 +278,8 @@ def explain_unmeasured(commit: str) -> str:
     """Return why a file that has more than the commits must stay, beside such a commit."""
     return (
         f"a commit may have lost actions that this file has: {commit}, for example, has no "
-        "operationMetrics that would show it. If the commits are complete, move this file out of "
-        "the table. If not, restore them from a backup"
+        "operationMetrics that show that it is complete. If the commits are complete, move this "
+        "file out of the table. If not, restore them from a backup"
     )
 
 
@@ -313,21 +318,26 @@ def _read_claim(commit: CommitBytes, info: Mapping[str, Any]) -> _Claim | None:
     changes, is_rewrite = commit.data.count(b'{"cdc":'), "minFileSize" in metrics
     # In an OPTIMIZE of deltactl, these are among the added files.
     vectors = 0 if is_rewrite else _number(metrics, _VECTORS)
-    # Some writers also count the files with changes.
-    added = _number(metrics, _ADDED) + vectors - changes
+    is_counted = info.get("operation") != "UPDATE" and not _WITH_CHANGES.isdisjoint(metrics)
+    added = _number(metrics, _ADDED) + vectors - (changes if is_counted else 0)
     # Of a file with a new vector, some writers count the removal, and others do not.
     removed = max(_number(metrics, _REMOVED), vectors)
     rows = _number(metrics, ("num_added_rows",)) or None
     if "numFiles" in metrics:
-        # Delta on Spark also counts files without rows, which it does not add.
+        # Delta on Spark also counts files with changes, and files without rows, which it does not
+        # add.
         added = _number(metrics, ("numFiles",)) - changes
         rows = _number(metrics, ("numOutputRows",)) if not changes else 0
     return _Claim(added, removed, rows) if added > 0 or removed else None
 
 
 def _number(metrics: Mapping[str, Any], names: Iterable[str]) -> int:
-    text = next((str(metrics[name]) for name in names if name in metrics), "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    value = next((metrics[name] for name in names if name in metrics), None)
+    return int(str(value)) if _is_count(value) else 0
+
+
+def _is_count(value: Any) -> bool:
+    return str(value).isascii() and str(value).isdecimal()
 
 
 def _count(files: pa.Table) -> dict[int, int]:

@@ -266,7 +266,10 @@ def test_a_commit_without_metrics_may_have_lost_a_file(
     assert any("vacuum and checkpoint are refused because of" in note for note in notes)
     for options in ({"checkpoints": True}, {"checkpoints": True, "all_versions": True}):
         repair = describe(builder, "CHECKSUM_WRONG", checksum(4), **options)
-        assert "has no operationMetrics that would show it. If the commits are complete" in repair
+        assert (
+            "has no operationMetrics that show that it is complete. If the commits are complete"
+            in repair
+        )
     assert sorted(tmp_path.rglob("*")) == before
     builder.store.put(commit_path(3), commit)
     assert Table(tmp_path).vacuum(**FORCED).files_removed == 0
@@ -375,3 +378,28 @@ def assert_vacuum_is_refused(root: Path, problem: str, **options: Any) -> None:
         Table(root).vacuum(**FORCED, **options)
     assert "Run `deltactl check" in str(caught.value.hint)
     assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("member", ["metadata", "numFiles"])
+def test_each_checksum_file_may_show_a_loss(tmp_path: Path, member: str) -> None:
+    """That of the checkpoint shows none: commits with metrics prove the checkpoint right."""
+    builder = build(tmp_path, checksums=(4,))
+    measure(builder)
+    edit_action(builder, 3, "commitInfo", operationMetrics={})
+    builder.store.delete_many([STALE, HINT_NAME])
+    builder.checkpoint(1)
+    edit_commit(builder, 3, lambda action: None if "add" in action else action)
+    name = write_other_metadata(builder, tmp_path / checksum(1))
+    if member == "numFiles":
+        name.unlink()
+        write_checksum(builder.store, DeltaLog(builder.store, ignore_warning).snapshot(1), 9, 9)
+    age(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    table = Table(tmp_path, warn=ignore_warning)
+    problem = "with the commits: numFiles is 3, but the log has 2"
+    with pytest.raises(SafetyError, match=problem):
+        table.checkpoint()
+    for mode in ("full", "lite"):
+        with pytest.raises(SafetyError, match=problem):
+            table.vacuum(**FORCED, mode=mode)
+    assert sorted(tmp_path.rglob("*")) == before
