@@ -27,7 +27,12 @@ from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.committers.open import choose_committer, open_managed
 from deltactl.log.committers.put_if_absent import PutIfAbsent
 from deltactl.log.history.read import History, Selection, read_history
-from deltactl.log.history.timestamps import file_times, find_misdated, resolve_timestamp
+from deltactl.log.history.timestamps import (
+    file_times,
+    find_clamped,
+    find_misdated,
+    resolve_timestamp,
+)
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.log.table_probe import no_table_error
@@ -728,9 +733,17 @@ class DeltaLog:
             self.reader, self.listing, metadata, timestamp_ms, warn=warn, allow_later=allow_later
         )
 
-    def find_misdated(self, metadata: Metadata, last: int, span: tuple[int, int]) -> int | None:
-        """Return the first commit up to a version that may be of a time span, against its date."""
-        return find_misdated(self.reader, self.listing, metadata, last, span)
+    def find_misdated(
+        self, metadata: Metadata, last: int, span: tuple[int, int] | None
+    ) -> int | None:
+        """Return the first commit up to a version that may be of a time span, against its date.
+
+        Without ``span``, the dates of files are right: only in-commit timestamps are compared.
+        """
+        found = [find_clamped(self.reader, self.listing, metadata, last)]
+        if span is not None:
+            found.append(find_misdated(self.reader, self.listing, metadata, last, span))
+        return min((it for it in found if it is not None), default=None)
 
     def rebuildable(self, versions: Set[int], broken: Set[int] = frozenset()) -> set[int]:
         """Return the versions that the log can rebuild without the ``broken`` commits."""

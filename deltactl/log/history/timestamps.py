@@ -74,6 +74,26 @@ def find_misdated(
     return None
 
 
+def find_clamped(
+    reader: CommitReader, listing: LogListing, metadata: Metadata, last: int
+) -> int | None:
+    """Return the first of the commits up to version ``last`` that may be newer than they say.
+
+    If the clock of a writer is behind the previous commit, the in-commit timestamp is that of this
+    commit plus 1 ms, however long ago it was. ``timestamp`` of ``commitInfo`` has the clock.
+    """
+    found = None
+    for version in range(last, -1, -1):
+        if version not in listing.commits or not uses_in_commit_timestamp(metadata, version):
+            break
+        info = reader.read_one(listing.commits[version]).info
+        stated, clock = in_commit_timestamp(info), (info or {}).get("timestamp")
+        if stated is None or not isinstance(clock, int) or stated - clock <= HOUR_MS:
+            break
+        found = version
+    return found
+
+
 class InCommitTimes(Sequence[int]):
     """In-commit timestamps of versions. Each is read when a binary search needs it."""
 
