@@ -23,7 +23,7 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.checksum import find_contradiction
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
-from deltactl.log.audit.evidence import find_evidence, find_foreign_id
+from deltactl.log.audit.evidence import find_dependent, find_evidence, find_foreign_id
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.visitors import Visitor
@@ -51,11 +51,13 @@ class Verdict:
     - ``unproven``: the checkpoint is complete, but cannot be compared, because older log files are
       missing.
     - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint, or
-      there is evidence that commits were damaged. Either of the two can be wrong.
+      there is evidence that commits were damaged. Either of the two can be wrong. Or it is not
+      valid, but a later commit was written from it.
 
     ``before`` is the newest version before lost commits if the checkpoint after them seems to be of
     another table: see ``find_foreign_id``. ``contradicts`` is the name of a file of the same
     version that differs from the checkpoint, if no other files can rebuild the version.
+    ``is_used``: a later commit was written from the checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -64,6 +66,7 @@ class Verdict:
     is_whole: bool = True
     before: int | None = None
     contradicts: str | None = None
+    is_used: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,15 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     difference = _describe_difference(own, replayed) or _describe_statistics(own, replayed)
     if difference is None:
         return Verdict(checkpoint, "good")
-    base = replayed.segment.checkpoint
-    problem = f"it disagrees with the log: {difference}"
+    return _judge(log, own, replayed, Verdict(checkpoint, "bad", difference), before)
+
+
+def _judge(
+    log: DeltaLog, own: Snapshot, replayed: Snapshot, bad: Verdict, before: list[Verdict]
+) -> Verdict:
+    """Judge a checkpoint that differs from the rest of the log."""
+    checkpoint, base = bad.checkpoint, replayed.segment.checkpoint
+    problem = f"it disagrees with the log: {bad.problem}"
     if base is not None and any(v.checkpoint == base and v.trust == "unproven" for v in before):
         problem += f"; or {base.names[0]} is wrong, not this file"
         return Verdict(checkpoint, "ambiguous", problem)
@@ -125,6 +135,8 @@ def _check(log: DeltaLog, checkpoint: Checkpoint, before: list[Verdict]) -> Verd
     if evidence is not None:
         problem += f"; or the commits are wrong, not this file: {evidence}"
         return Verdict(checkpoint, "ambiguous", problem)
+    if (dependent := find_dependent(log, own, replayed)) is not None:
+        return Verdict(checkpoint, "ambiguous", f"{problem}; but {dependent}", is_used=True)
     return Verdict(checkpoint, "bad", problem)
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
 from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.contents import CommitBytes, find_actions
+from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
@@ -73,6 +77,41 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     replaced = CommitDoubts()
     replaced.found = actions.find_unknown_removes()
     return _compare_checksum(own, replayed) or replaced.since(first)
+
+
+def find_dependent(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
+    """Return which later commit was written from a wrong checkpoint, or ``None``.
+
+    It removes a file that only the checkpoint has. If it added the rows of this file again, they
+    would be in the table twice after a repair of the checkpoint. For the arguments, see
+    ``find_evidence``.
+    """
+    first, last, events = own.version + 1, log.latest_version, EventCollector()
+    log.scan([v for v in log.commit_files if first <= v <= last], events, on_broken=ignore_broken)
+    removes = _first_removes(events.between(first, last).events)
+    for batch in replayed.file_batches(KEY_COLUMNS):
+        removes = _without(removes, file_keys(batch))
+    for batch in own.file_batches(KEY_COLUMNS) if removes.num_rows else ():
+        written = removes.filter(pc.is_in(removes["key"], value_set=file_keys(batch)))
+        if written.num_rows:
+            name, version = written["path"][0].as_py(), written["version"][0].as_py()
+            return (
+                f"{log.commit_file(version)} was written from it: it removes {name!r}, which only "
+                "the checkpoint has"
+            )
+    return None
+
+
+def _first_removes(events: pa.Table) -> pa.Table:
+    """Return the removes of files that no earlier one of these commits added."""
+    removes, adds = events.filter(pc.invert(events["is_add"])), events.filter(events["is_add"])
+    first = adds.group_by("key").aggregate([("version", "min")])
+    added = first["version_min"].take(pc.index_in(removes["key"], value_set=first["key"]))
+    return removes.filter(pc.fill_null(pc.less_equal(removes["version"], added), True))
+
+
+def _without(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["key"], value_set=keys)))
 
 
 def find_foreign_id(
