@@ -100,10 +100,11 @@ def unreadable(name: str, problem: str) -> UnreadableFileError:
     """Return the error for a file of the log that was truncated or edited."""
     error = UnreadableFileError(
         f"{name}{problem}",
-        hint="Restore the file from a backup. If you have none, but a checkpoint of a later "
-        "version is valid, only older versions need the file. Then copy the latest version to a "
-        "new table with `deltactl clone TABLE NEW --deep`, or move the file out of `_delta_log`, "
-        "keep it, and rerun.",
+        hint="Restore the file from a backup. If you have none, and a checkpoint of a later "
+        "version has its changes, only older versions need the file. A checkpoint that was "
+        "written after the damage may lack them: compare the rows. Then copy the latest version "
+        "to a new table with `deltactl clone TABLE NEW --deep`, or move the file out of "
+        "`_delta_log`, keep it, and rerun.",
     )
     error.version = commit_version(name)
     return error

@@ -6,9 +6,9 @@ Source: PROTOCOL.md, "Delta Log Entries".
 from __future__ import annotations
 
 import shlex
-from itertools import pairwise
 from typing import Final
 
+from deltactl.log.audit.gaps import find_gaps
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.findings import Findings
 
@@ -19,29 +19,16 @@ _RESTORE: Final = (
 
 
 def check_gaps(log: DeltaLog, findings: Findings) -> None:
-    """Find missing versions above the oldest one that can be rebuilt by itself.
-
-    Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
-    that it stops at, so if older commits are left, the commits of the oldest and of the newest
-    checkpoint are too.
-    """
-    anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
-    oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
-    # Without older commits, a lifecycle rule may have deleted the commit: it is the older file.
-    is_lost = oldest not in log.commit_files
-    first = max((v for v in log.commit_files if v < oldest and is_lost), default=oldest)
-    known = sorted({first, *(version for version in log.commit_files if version > first)})
-    for before, after in pairwise(known):
-        if after - before > 1:
-            code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
-            where = f"before version {after}" if before < 0 else f"between {before} and {after}"
-            _add_gap(code, before + 1, after - 1, where, findings)
-    last = max(log.commit_files, default=-1)
-    if last < newest:
-        where = f"up to the newest checkpoint, of version {newest}"
-        first = max(last + 1, oldest)
-        _add_gap("HISTORY_GAP", first, newest, where, findings)
-        findings.repairs[DeltaLog.commit_file(first)] = _advise_commit(log, newest)
+    """Find missing commits; see ``find_gaps``."""
+    newest = max((c.version for c in log.checkpoints), default=-1)
+    latest = max(log.commit_files, default=-1)
+    for first, last in find_gaps(log):
+        where = f"between {first - 1} and {last + 1}" if first else f"before version {last + 1}"
+        if first > latest:
+            where = f"up to the newest checkpoint, of version {last}"
+            findings.repairs[DeltaLog.commit_file(first)] = _advise_commit(log, last)
+        code = "LOG_GAP" if last > newest else "HISTORY_GAP"
+        _add_gap(code, first, last, where, findings)
 
 
 def _advise_commit(log: DeltaLog, newest: int) -> str:

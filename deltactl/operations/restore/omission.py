@@ -118,7 +118,7 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
             ways.append(way)
         else:
             why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
-    ways += _offer_whole_version(versions, plan.missing)
+    ways += _offer_whole_version(versions, plan)
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
@@ -161,12 +161,17 @@ def _find_hinted_refusal(
         return error
 
 
-def _offer_whole_version(versions: Versions, missing: Sequence[Missing]) -> list[str]:
+def _offer_whole_version(versions: Versions, plan: RestorePlan) -> list[str]:
     """Return the remedy that loses most: the last version before the target with all its files."""
-    log, target = versions.log, versions.target.version
+    log, target, missing = versions.log, versions.target.version, plan.missing
     whole = find_whole_version(log, target, [it.path for it in missing])
     if whole is None:
         return []
+    if plan.predicate is not None:
+        return [
+            f"restore version {whole} with the same {option('where')}: it is the last version "
+            f"before version {target} that has all its files"
+        ]
     try:
         snapshot = log.retry_after_cleanup(lambda: log.snapshot(whole))
         lacking, _ = files_of_one_side(versions.current, snapshot, COUNTED_COLUMNS)

@@ -43,6 +43,7 @@ UNKNOWN = "not in the log, and not named by a Delta writer"
 CONVERTED = "not in the log, in the directory of a converted table"
 UNATTENDED = "not in the log, and this run is unattended"
 DOUBTFUL = "not in the log, and a commit may be damaged"
+INCOMPLETE = "not in the log, and commits are missing in it"
 FOREIGN = "another table's"
 REWRITTEN = "written again after a commit removed it, perhaps by another program"
 LEASED = "perhaps of a run that holds a lease"
@@ -50,7 +51,7 @@ RESTORED = "brought back by an undo inside the retention"
 LINKED = "reached by a symbolic link"
 MANIFEST = "listed in a symlink manifest"
 WAITING = "past the retention by this machine's clock only"
-UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED, DOUBTFUL)
+UNNAMED = (UNKNOWN, CONVERTED, UNATTENDED, DOUBTFUL, INCOMPLETE)
 # Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, LEASED, RESTORED, FOREIGN, LINKED, MANIFEST)
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.gaps import find_gaps
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.physical_names import event_names
@@ -26,6 +27,7 @@ from deltactl.operations.vacuum.candidates import (
     CONVERTED,
     DOUBTFUL,
     HIDDEN,
+    INCOMPLETE,
     UNATTENDED,
     UNKNOWN,
     Filters,
@@ -188,8 +190,9 @@ class Planner:
         except VersionNotFoundError:
             return None
         # Object stores date files by their own clock; --force-retention trusts that of writers.
-        if is_local_uri(self.store.uri) and not self.options.force_retention:
-            span = cutoff_ms, self.retention.now_ms
+        if not self.options.force_retention:
+            is_local = is_local_uri(self.store.uri)
+            span = (cutoff_ms, self.retention.now_ms) if is_local else None
             self._misdated = self.log.find_misdated(self.snapshot.metadata, found, span)
         return found if self._misdated is None else self._misdated - 1
 
@@ -449,6 +452,8 @@ class Planner:
             return UNATTENDED
         if self.doubts.found:
             return DOUBTFUL
+        if any(find_gaps(self.log)):  # a checkpoint may lack what they added
+            return INCOMPLETE
         return CONVERTED if was_converted(self.snapshot, scan) else None
 
     def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
@@ -493,10 +498,10 @@ class Planner:
         """Warn of a commit whose date does not show that the retention of its files has passed."""
         if self._misdated is not None:
             self.context.warn(
-                f"commit {self._misdated} is dated more than an hour before an earlier commit: the "
-                "clock of a writer was wrong, or the earlier one is a copy. Files that it or a "
-                "later commit removed are kept until the retention has passed since the next "
-                f"commit; {option('force_retention', True)} removes them now"
+                f"commit {self._misdated} may be newer than its date: the clock of its writer was "
+                "behind an earlier commit by more than an hour, or the earlier one is a copy. "
+                "Files that it or a later commit removed are kept until the retention has passed "
+                f"since the next commit; {option('force_retention', True)} removes them now"
             )
 
     def _warn_of_future(self, times: pa.ChunkedArray) -> None:

@@ -248,3 +248,17 @@ def test_kept_files_of_a_large_table_are_looked_for_in_a_listing(
     (tmp_path / "t" / gone).write_bytes(b"")
     missing = restore(counted, 2, dry_run=True).plan.missing
     assert [it.path for it in missing] == [one, gone]
+
+
+def test_an_older_version_of_the_same_partitions_is_offered(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
+    (first,) = builder.append([{"id": 1, "p": "a"}])
+    second = builder.write_file([{"id": 2, "p": "a"}])
+    builder.commit(builder.remove_action(first), second)
+    name = second["add"]["path"]
+    builder.commit(builder.remove_action(name), builder.write_file([{"id": 3, "p": "a"}]))
+    (tmp_path / name).unlink()
+    with pytest.raises(SafetyError) as caught:
+        restore(builder.store, 2, where="p = 'a'")
+    way = "restore version 1 with the same where: it is the last version before version 2 that has"
+    assert way in str(caught.value.hint)

@@ -109,3 +109,21 @@ def test_maintain_warns_and_does_not_vacuum(root: Path) -> None:
     }
     assert any("Run `deltactl check" in text for text in warnings if PROBLEM in text)
     assert len([*root.glob("*.parquet")]) == 3
+
+
+def test_a_commit_that_was_moved_away_may_have_added_them(tmp_path: Path) -> None:
+    """The checkpoint after it, which was written when it was empty already, lacks its file."""
+    root = tmp_path / "t"
+    for number in range(4):
+        write_deltalake(root, pa.table({"id": [number]}), mode="append")
+    (root / commit_path(2)).write_bytes(b"")
+    DeltaTable(root).create_checkpoint()
+    write_deltalake(root, pa.table({"id": [4]}), mode="append")
+    (root / commit_path(2)).rename(tmp_path / "kept")
+    age(root)
+    asked: list[VacuumPlan] = []
+    report = vacuum(root, "named", asked)
+    missing = "not in the log, and commits are missing in it"
+    assert (report.files_removed, report.plan.kept) == (0, {missing: 1})
+    assert codes(check(LocalStore(str(root)))) == ["HISTORY_GAP"]
+    assert vacuum(root, "all").files_removed == 1  # --include-unknown

@@ -186,11 +186,15 @@ def _warn_of_inputs(
         names = pa.array([name for name, info in found.items() if info is not None], pa.string())
         kept = inputs.filter(pc.is_in(inputs["path"], names))
         if kept.num_rows:
-            version = pc.max(kept["version"]).as_py()
-            context.warn(
-                f"files that version {version} rewrote to lost ones still exist: `deltactl restore "
-                f"TABLE --to-version {version - 1}` may bring their rows back, until a vacuum"
-            )
+            version = pc.min(kept["version"]).as_py()
+            way = "copy them before a vacuum removes them"
+            if log.rebuildable({version - 1}):
+                way = (
+                    f"until a vacuum, `deltactl restore TABLE --to-version {version - 1}` may "
+                    "bring their rows back. It undoes all later versions; what they wrote must "
+                    "be written again"
+                )
+            context.warn(f"files that version {version} rewrote to lost ones still exist: {way}")
 
 
 def _warn_of_others(missing: Sequence[Missing], found: LostFiles, context: RunContext) -> None:
