@@ -15,7 +15,7 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers catalog-servers lint style types layers format coverage explore explore-slow explore-matrix faults fleet fuzz generate histories races world \
+.PHONY: help setup quick test test-lowest servers catalog-servers lint style types layers format coverage explore explore-slow explore-spark explore-matrix faults fleet fuzz generate histories races world \
 	audit dist docs pictures demo scale clean
 
 help: ## show the targets
@@ -66,6 +66,9 @@ explore: $(STAMP) ## search all interleavings of writers (docs/consistency.md); 
 
 explore-slow: $(STAMP) ## run the tests marked slow
 	$(PYTEST) -m slow --timeout=3600
+
+explore-spark: $(STAMP) ## run the tests of Spark marked slow, such as those on a cluster; ten minutes
+	$(PYTEST) -m "slow and spark" --timeout=3600
 
 explore-matrix: $(STAMP) ## maintain every table of the matrix that Delta on Spark writes
 	DELTACTL_FULL_MATRIX=1 $(PYTEST) tests/interop/test_spark_matrix.py

@@ -129,6 +129,7 @@ def sign(operation: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow  # it waits for a signature to expire
 @pytest.mark.parametrize("server", choose_servers("azurite"), indirect=True)
 def test_a_run_outlives_its_credentials(
     unity: UnityStub, server: ObjectServer, root: str, tmp_path: Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         "local",
         pytest.param("spark", marks=ON_SPARK),
         # It runs the same jobs; tests/engine/spark has those of its own faults and shuffles.
-        pytest.param("connect", marks=[*ON_CLUSTER, pytest.mark.slow]),
+        pytest.param("connect", marks=ON_CLUSTER),
     ]
 )
 def engine(request: pytest.FixtureRequest) -> Engine:

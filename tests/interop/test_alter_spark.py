@@ -112,6 +112,7 @@ class TestWithSpark:
             delta_spark.sql(f"ALTER TABLE {where} DROP FEATURE {name}")
         assert Table(str(tmp_path / "t")).check().is_sound
 
+    @pytest.mark.slow  # `make explore-spark` runs it
     def test_history_is_truncated_as_spark_does(
         self, delta_spark: SparkSession, tmp_path: Path
     ) -> None:

@@ -56,7 +56,7 @@ def _stored(path: Path) -> dict[str, tuple[Any, ...]]:
     ("version", "rewrite"),
     [
         (1, "encode"),
-        (3, "copy"),
+        pytest.param(3, "copy", marks=pytest.mark.slow),
         pytest.param(1, "copy", marks=pytest.mark.slow),
         pytest.param(2, "encode", marks=pytest.mark.slow),
         pytest.param(2, "copy", marks=pytest.mark.slow),

@@ -196,6 +196,7 @@ def test_vacuum_of_delta_on_spark_deletes_what_has_other_escapes(
     assert table.stored() == names.keys()
 
 
+@pytest.mark.slow  # `make explore-spark` runs it
 def test_vacuum_of_delta_on_spark_keeps_what_optimize_and_convert_wrote(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:

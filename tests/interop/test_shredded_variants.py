@@ -116,6 +116,7 @@ def test_variants_with_the_same_shredding_stay_shredded(
         assert _shapes(path) == [False]
 
 
+@pytest.mark.slow  # `make explore-spark` runs it
 def test_deleted_rows_and_encoding_write_variants_unshredded(
     delta_spark: SparkSession, template: Path, tmp_path: Path
 ) -> None:

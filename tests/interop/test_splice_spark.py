@@ -96,6 +96,7 @@ def test_nan_is_the_upper_bound_in_footers_of_spark(
     assert group.column(1).statistics.max == 3.0
 
 
+@pytest.mark.slow  # `make explore-spark` runs it
 def test_spark_filters_copied_row_groups_by_page_index_and_bloom_filter(
     delta_spark: SparkSession, tmp_path: Path
 ) -> None:

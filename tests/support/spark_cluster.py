@@ -26,8 +26,16 @@ _LEAVES_SOCKETS: Final = (
 ON_SPARK: Final = (pytest.mark.spark, pytest.mark.xdist_group("spark"), *_LEAVES_SOCKETS)
 """For tests with the classic session ``delta_spark``."""
 
-ON_CLUSTER: Final = (pytest.mark.spark, pytest.mark.xdist_group("cluster"), *_LEAVES_SOCKETS)
-"""For tests with ``cluster``: another group, so that it lives in a process of its own."""
+ON_CLUSTER: Final = (
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("cluster"),
+    *_LEAVES_SOCKETS,
+)
+"""For tests with ``cluster``: another group, so that it lives in a process of its own.
+
+`make explore-spark` runs them.
+"""
 
 _SETTINGS: Final = {
     "spark.executor.memory": "640m",

@@ -77,7 +77,7 @@ def ensure_done(table: Path, arguments: list[str]) -> str:
     [
         pytest.param("local[1]", marks=ON_CLUSTER),
         # An executor in a process of its own, as those of a Spark Connect server are.
-        pytest.param("local-cluster[1,1,1024]", marks=[*ON_CLUSTER, pytest.mark.slow]),
+        pytest.param("local-cluster[1,1,1024]", marks=ON_CLUSTER),
     ],
 )
 def test_on_a_session_of_its_own(table: Path, tmp_path: Path, master: str) -> None:
@@ -141,6 +141,7 @@ def test_on_a_spark_connect_server(
     assert SECRET not in texts_below(cluster_folder) + shown
 
 
+@pytest.mark.slow  # `make explore-spark` runs it
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_SPARK)])
 def test_a_signal_while_spark_starts(table: Path, mark: str) -> None:
     """PySpark's handler would end the process with a traceback."""

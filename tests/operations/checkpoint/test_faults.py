@@ -32,6 +32,7 @@ from deltactl.storage.store import FileInfo, Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.forwarding import ForwardingStore
+from tests.support.parameters import in_turn
 from tests.support.run import run_on
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
@@ -192,8 +193,7 @@ def reset(builder: TableBuilder, contents: dict[str, bytes]) -> None:
     age(builder)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
+@pytest.mark.parametrize(("options", "when"), in_turn([CLASSIC, SIDECARS], ["after", "before"]))
 def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions, when: Any) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
@@ -231,8 +231,7 @@ def test_a_write_truncated_at_any_call_leaves_a_readable_table(options: Checkpoi
         reset(builder, before)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
+@pytest.mark.parametrize(("options", "when"), in_turn([CLASSIC, SIDECARS], ["before", "after"]))
 def test_an_error_at_any_call_is_reported_or_overcome(
     options: CheckpointOptions, when: Any
 ) -> None:

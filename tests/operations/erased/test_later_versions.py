@@ -13,6 +13,7 @@ from deltactl.operations.erased.report import ErasedReport, Place
 from deltactl.operations.erased.run import search_erased
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.run import vacuum_table
+from tests.support.parameters import in_turn
 from tests.support.run import run_on
 from tests.support.vacuum_scenes import DAY, Scene
 
@@ -84,8 +85,9 @@ def erase(predicate: str, nights: Nights) -> None:
     pytest.fail(repr(report.places))
 
 
-@pytest.mark.parametrize("predicate", ["p = 'a'", "id = 1"], ids=["in the log", "in a file"])
-@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize(
+    ("predicate", "has_checkpoint"), in_turn(["p = 'a'", "id = 1"], [True, False])
+)
 def test_a_value_that_the_newest_commits_removed_is_erased(
     predicate: str, has_checkpoint: bool
 ) -> None:

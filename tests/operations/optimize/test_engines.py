@@ -65,7 +65,7 @@ _COPY, _AUTO = ("mapped-by-id", "unpartitioned", "copy"), ("plain", "partitioned
     pytest.param("classic", *_COPY, marks=ON_SPARK),
     pytest.param("connect", *_AUTO, marks=ON_CLUSTER),
     pytest.param("classic", *_AUTO, marks=(*ON_SPARK, pytest.mark.slow)),
-    pytest.param("connect", *_COPY, marks=(*ON_CLUSTER, pytest.mark.slow)),
+    pytest.param("connect", *_COPY, marks=ON_CLUSTER),
 ])  # fmt: skip
 def test_the_same_on_every_engine(
     request: pytest.FixtureRequest,
@@ -144,7 +144,7 @@ class FaultRun:
 
 @pytest.mark.parametrize("fault", [
     pytest.param("die", marks=ON_SPARK),
-    pytest.param("kill executor", marks=(*ON_CLUSTER, pytest.mark.slow)),
+    pytest.param("kill executor", marks=ON_CLUSTER),
     pytest.param("linger", marks=ON_CLUSTER),
 ])  # fmt: skip
 def test_a_try_that_is_lost_after_its_work_leaves_nothing(
@@ -161,7 +161,8 @@ def test_a_try_that_is_lost_after_its_work_leaves_nothing(
 
 
 @pytest.mark.parametrize("session", [pytest.param("delta_spark", marks=ON_SPARK)])
-@pytest.mark.parametrize("fault", ["die", pytest.param("raise", marks=pytest.mark.slow)])
+@pytest.mark.slow  # `make explore-spark` runs it
+@pytest.mark.parametrize("fault", ["die", "raise"])
 def test_a_bin_that_keeps_failing_is_dropped_and_the_others_commit(
     request: pytest.FixtureRequest, tmp_path: Path, session: str, fault: str
 ) -> None:

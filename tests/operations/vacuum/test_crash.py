@@ -8,6 +8,7 @@ from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.operations.vacuum.undo import undo_vacuum
 from tests.support.clock import FixedClock
+from tests.support.parameters import in_turn
 from tests.support.stores import Crash, Fault, FaultyStore, States, fault_points
 from tests.support.vacuum_scenes import NOW, Scene
 
@@ -89,8 +90,7 @@ def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -
         stage.reset()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", MODES, ids=str)
+@pytest.mark.parametrize(("options", "when"), in_turn(MODES, ["before", "after"]))
 def test_an_error_at_any_call_is_reported_and_harms_nothing(
     options: dict[str, Any], when: Any
 ) -> None:
