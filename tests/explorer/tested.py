@@ -172,7 +172,9 @@ def shallow_clone(version: int) -> Program:
             )
         except DataFileError as error:  # a vacuum was faster
             return Outcome("conflict", value=error.message)
-        assert not report.gone, report.gone
+        # A record that could not be read counts as gone.
+        gone = [it for it in report.gone if not it.problem.endswith("failed on purpose")]
+        assert not gone, gone
         return Outcome("done")
 
     return Program("shallow clone", run, real=True, counted=False, max_commits=0)
