@@ -23,7 +23,7 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.checksum import find_contradiction
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
-from deltactl.log.audit.evidence import find_dependent, find_evidence, find_foreign_id
+from deltactl.log.audit.evidence import find_evidence, find_foreign_id, find_unseen
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.visitors import Visitor
@@ -52,12 +52,12 @@ class Verdict:
       missing.
     - ``ambiguous``: the checkpoint differs from a replay that starts at an unproven checkpoint, or
       there is evidence that commits were damaged. Either of the two can be wrong. Or it is not
-      valid, but a later commit was written from it.
+      valid, but a repair could bring rows in a second time: see ``find_unseen``.
 
     ``before`` is the newest version before lost commits if the checkpoint after them seems to be of
     another table: see ``find_foreign_id``. ``contradicts`` is the name of a file of the same
     version that differs from the checkpoint, if no other files can rebuild the version.
-    ``is_used``: a later commit was written from the checkpoint.
+    ``lacks_unseen``: it lacks a commit that the writer of a later one did not see.
     """
 
     checkpoint: Checkpoint
@@ -66,7 +66,7 @@ class Verdict:
     is_whole: bool = True
     before: int | None = None
     contradicts: str | None = None
-    is_used: bool = False
+    lacks_unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ def _judge(
     if evidence is not None:
         problem += f"; or the commits are wrong, not this file: {evidence}"
         return Verdict(checkpoint, "ambiguous", problem)
-    if (dependent := find_dependent(log, own, replayed)) is not None:
-        return Verdict(checkpoint, "ambiguous", f"{problem}; but {dependent}", is_used=True)
+    if (unseen := find_unseen(log, own, replayed)) is not None:
+        return Verdict(checkpoint, "ambiguous", f"{problem}; but {unseen}", lacks_unseen=True)
     return Verdict(checkpoint, "bad", problem)
 
 

@@ -86,6 +86,8 @@ class CommitBytes:
             CorruptLogError: there is none, although the table requires one.
         """
         timestamp = in_commit_timestamp(self.info)
+        if not self.data:
+            raise unreadable(self.name, EMPTY)
         if timestamp is None:
             raise CorruptLogError(
                 f"{self.name} has no inCommitTimestamp, although the table enables in-commit "
@@ -94,6 +96,9 @@ class CommitBytes:
                 "rerun. The rows are not affected. Another `--set` can enable them again.",
             )
         return timestamp
+
+
+EMPTY: Final = " is empty: the write was truncated, or the content was lost"
 
 
 def unreadable(name: str, problem: str) -> UnreadableFileError:

@@ -24,7 +24,7 @@ from deltactl.log.commits.columns import (
     read_actions,
     read_others,
 )
-from deltactl.log.commits.contents import CommitBytes, unreadable
+from deltactl.log.commits.contents import EMPTY, CommitBytes, unreadable
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.json_lines import (
     find_partition_keys,
@@ -215,9 +215,7 @@ def _split(files: Iterable[CommitBytes]) -> Iterator[list[CommitBytes]]:
     size = 0
     for file in files:
         if file.data.isspace() or not file.data:
-            raise unreadable(
-                file.name, " is empty: the write was truncated, or the content was lost"
-            )
+            raise unreadable(file.name, EMPTY)
         _ensure_utf8(file)
         chunk.append(file)
         size += len(file.data)

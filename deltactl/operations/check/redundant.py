@@ -29,10 +29,11 @@ _KEEP_BASE: Final = (
     "compare the rows with what you expect, run `deltactl clone {table} NEW --deep`, and "
     "correct the rows of the copy"
 )
-_KEEP_USED: Final = (
+_KEEP_UNSEEN: Final = (
     "do not move it away: later rows could then be in the table twice. If a commit was restored "
     "since the checkpoint was written, move this commit out of the table, keep it, and make its "
-    "changes again. `deltactl explain CHECKPOINT_DOUBTFUL` says what else is possible"
+    "changes again, unless this was done. `deltactl explain CHECKPOINT_DOUBTFUL` says what else "
+    "is possible"
 )
 _KEEP_FOREIGN: Final = (
     "keep this file until a log cleanup deletes it: a later commit has the id of the older commits "
@@ -89,8 +90,8 @@ def check_all_checkpoints(
                 findings.repairs[name] += (
                     f". If the rows are right, move {verdict.contradicts} out of the table instead"
                 )
-        if verdict.is_used:
-            findings.repairs[name] = _KEEP_USED
+        if verdict.lacks_unseen:
+            findings.repairs[name] = _KEEP_UNSEEN
         if verdict.before is not None:
             older = {it.id for v, it in metadata.items() if v <= verdict.before}
             newest = max((v for v in metadata if v > version), default=None)

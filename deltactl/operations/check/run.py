@@ -63,6 +63,7 @@ from deltactl.protocol.stats_columns import find_unknown_names
 from deltactl.units import format_count
 
 _BROKEN: Final = frozenset({"FILE_MISSING", "FILE_UNREADABLE", "VECTOR_MISSING"})
+_WRONG: Final = "CHECKPOINT_WRONG"
 
 
 def check_table(log: DeltaLog, options: CheckOptions, context: RunContext) -> CheckReport:
@@ -130,8 +131,7 @@ class _Run:
         snapshot = self._check_state(snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
-        first = commits.last_unread(snapshot.version) + 1
-        self._vectors.check(snapshot, first, self.findings)
+        self._check_vectors(snapshot)
         engine = self._check_files(snapshot)
         return self._report(snapshot, engine, unsupported)
 
@@ -259,6 +259,18 @@ class _Run:
         options = self.context.storage_options
         check_records(snapshot, self._commits.source, state.directories, options, self.findings)
         return snapshot
+
+    def _check_vectors(self, snapshot: Snapshot) -> None:
+        """Compare the deletion vectors; if the checkpoint lacks some, compare the checkpoints."""
+        before, rows = len(self.findings.rows), self.findings.rows
+        first = self._commits.last_unread(snapshot.version) + 1
+        self._vectors.check(snapshot, first, self.findings)
+        found = rows[before:]
+        if self._verdicts is None and any(row[0] == _WRONG for row in found):
+            del rows[before:]
+            self._compare_checkpoints()
+            judged = {row[2] for row in rows[before:]}
+            rows += [it for it in found if it[0] != _WRONG or it[2] not in judged]
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files of the version that is rebuilt without more checkpoints."""

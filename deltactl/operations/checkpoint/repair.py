@@ -149,7 +149,7 @@ def repair_checkpoints(
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
             if verdict.trust == "bad" and not dry_run:
-                obstacle = _rewrite(log, verdict.checkpoint, bad, context)
+                obstacle = _rewrite(log, verdict.checkpoint, trusted, context)
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
@@ -273,7 +273,7 @@ def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: 
 
 
 def _rewrite(
-    log: DeltaLog, checkpoint: Checkpoint, bad: frozenset[Checkpoint], context: RunContext
+    log: DeltaLog, checkpoint: Checkpoint, trusted: Trusted, context: RunContext
 ) -> str | None:
     """Rebuild a checkpoint's version from valid files, and replace the checkpoint.
 
@@ -281,9 +281,12 @@ def _rewrite(
         The reason why it is impossible; ``None`` if it was done.
     """
     try:
-        snapshot = log.without_warnings().snapshot(checkpoint.version, skip=bad)
+        snapshot = log.without_warnings().snapshot(checkpoint.version, skip=trusted.bad)
     except CorruptLogError as error:
         return error.message
+    base = snapshot.segment.checkpoint
+    if any(v.checkpoint == base and v.trust == "ambiguous" for v in trusted.verdicts):
+        return f"its version depends on {base.names[0] if base else ''}, which may be wrong"
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     options = CheckpointOptions(top_format="parquet" if checkpoint.format == "parquet" else "json")
     written = write_checkpoint(

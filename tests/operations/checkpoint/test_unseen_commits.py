@@ -1,5 +1,6 @@
-"""A later commit was written from a wrong checkpoint: a repair would double rows."""
+"""A commit was written without one that a wrong checkpoint lacks: a repair would double rows."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
 from tests.support.damage import check, codes
-from tests.support.table_builder import LOG, commit_path
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 NAME = f"{LOG}/{4:020d}.checkpoint.parquet"
 
@@ -48,7 +49,8 @@ def test_it_stays(root: Path, thorough: bool) -> None:
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     with pytest.raises(SafetyError, match="4.checkpoint.parquet was not repaired") as caught:
         Table(root).repair_checkpoints()
-    assert "but _delta_log/00000000000000000005.json was written from it" in str(caught.value)
+    assert "00000000000000000005.json removes" in str(caught.value)
+    assert "its writer did not see this commit" in str(caught.value)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     report = check(LocalStore(str(root)), checkpoints=thorough)
     assert codes(report) == ["CHECKPOINT_DOUBTFUL", "REMOVE_REPEATED"]
@@ -71,6 +73,74 @@ def test_the_checkpoint_is_moved_away_and_the_later_commits_are_undone(root: Pat
     assert ids(root) == [1, 2, 3, 4, 6]
 
 
+def delete_again(root: Path) -> None:
+    DeltaTable(root).delete("id = 0")
+
+
+def compact(root: Path) -> None:
+    DeltaTable(root).optimize.compact()
+
+
+def replace_all(root: Path) -> None:
+    write_deltalake(root, pa.table({"id": [1, 2, 3, 4]}), mode="overwrite")
+
+
+@pytest.mark.parametrize("change", [delete_again, compact, replace_all])
+def test_the_other_commit_is_before_the_checkpoint(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    append(tmp_path, 0, 1)
+    append(tmp_path, 2)
+    DeltaTable(tmp_path).delete("id = 0")
+    commit = (tmp_path / commit_path(2)).read_bytes()
+    append(tmp_path, 3)
+    (tmp_path / commit_path(2)).write_bytes(b"")
+    change(tmp_path)
+    DeltaTable(tmp_path).create_checkpoint()
+    append(tmp_path, 5)
+    (tmp_path / commit_path(2)).write_bytes(commit)
+    before = ids(tmp_path)
+    for _ in range(2):
+        with pytest.raises(SafetyError, match="its writer did not see this commit"):
+            Table(tmp_path).repair_checkpoints()
+        assert ids(tmp_path) == before
+        DeltaTable(tmp_path).create_checkpoint()  # from the wrong one, which was left
+
+
+def test_an_overwrite_did_not_see_a_lost_append(tmp_path: Path) -> None:
+    """It removed nothing that the lost commit had removed."""
+    for number in range(3):
+        append(tmp_path, number)
+    commit = (tmp_path / commit_path(1)).read_bytes()
+    (tmp_path / commit_path(1)).write_bytes(b"")
+    DeltaTable(tmp_path).create_checkpoint()
+    write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
+    append(tmp_path, 4)
+    (tmp_path / commit_path(1)).write_bytes(commit)
+    with pytest.raises(SafetyError, match="3.json removes all files but those that .*1.json added"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("change", [delete_again, replace_all])
+def test_a_repair_that_brings_no_file_back(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    """The checkpoint has a deleted file, which was removed again since."""
+    append(tmp_path, 0)
+    append(tmp_path, 2)
+    DeltaTable(tmp_path).delete("id = 0")
+    commit = (tmp_path / commit_path(2)).read_bytes()
+    append(tmp_path, 4)
+    (tmp_path / commit_path(2)).write_bytes(b"")
+    DeltaTable(tmp_path).create_checkpoint()
+    change(tmp_path)
+    (tmp_path / commit_path(2)).write_bytes(commit)
+    before = ids(tmp_path)
+    assert Table(tmp_path).repair_checkpoints().all_repaired
+    assert ids(tmp_path) == before
+
+
 def test_files_that_a_later_commit_added_show_nothing(root: Path) -> None:
     """A commit that removes files of its own time was not written from the checkpoint."""
     for version in (5, 6):
@@ -79,3 +149,18 @@ def test_files_that_a_later_commit_added_show_nothing(root: Path) -> None:
     DeltaTable(root).delete("id = 5")
     assert Table(root).repair_checkpoints().all_repaired
     assert ids(root) == [1, 2, 3, 4]
+
+
+def test_an_optimize_did_not_see_a_deletion_vector(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")], features=["deletionVectors"])
+    (path,) = builder.append([{"id": 0}, {"id": 1}])
+    builder.delete_rows(path, [0])
+    commit = (tmp_path / commit_path(2)).read_bytes()
+    builder.append([{"id": 2}])
+    (tmp_path / commit_path(2)).write_bytes(b"")
+    DeltaTable(tmp_path).create_checkpoint()
+    assert Table(tmp_path).optimize().versions == (4,)
+    (tmp_path / commit_path(2)).write_bytes(commit)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert row["code"] == "CHECKPOINT_DOUBTFUL"
+    assert "4.json removes" in row["problem"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.errors import CorruptLogError
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
@@ -111,3 +112,12 @@ def test_the_latest_commit_is_misdated(tmp_path: Path) -> None:
     table.date([13, 12, 11, 10, 40, 39])
     assert table.vacuum(mode="full")[0] == 0
     assert table.vacuum(mode="full", retain="0s", force_retention=True)[0] == 3
+
+
+def test_a_commit_that_is_empty_is_named_as_such(tmp_path: Path) -> None:
+    table = Aged(tmp_path, ["inCommitTimestamp"])
+    table.date([13, 12, 11, 10, 9, 0])
+    table.builder.checkpoint(5)
+    (tmp_path / commit_path(3)).write_bytes(b"")
+    with pytest.raises(CorruptLogError, match="3.json is empty: the write was truncated"):
+        table.vacuum(retain="10d")
