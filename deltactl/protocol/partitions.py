@@ -85,7 +85,9 @@ def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -
             parsed.append(parse(text) if text else None)
         except (ValueError, ArithmeticError):
             raise CorruptLogError(
-                f"partition value {text!r}{of_column} is not a valid {describe_type(type)}"
+                f"partition value {text!r}{of_column} is not a valid {describe_type(type)}",
+                hint="Run `deltactl check TABLE`, which names the files. `deltactl explain "
+                "PARTITION_VALUE` says how to remove them.",
             ) from None
     return pa.array(parsed, type)
 

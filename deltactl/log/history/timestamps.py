@@ -32,7 +32,8 @@ if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.log.segment import LogSegment
     from deltactl.protocol.actions import Metadata
 
-_FAR_OFF_MS: Final = 60_000
+_SECOND_MS: Final = 1000
+_FAR_OFF_MS: Final = 60 * _SECOND_MS
 
 
 def file_times(listing: LogListing, versions: Iterable[int]) -> dict[int, int]:
@@ -169,12 +170,28 @@ def resolve_timestamp(
             f"(version {latest}, {format_timestamp(times[-1])})",
             hint=hint_at_versions(reader.store.uri),
         )
+    if not allow_later:
+        _warn_of_same_second(chosen, times, position, timestamp_ms, warn)
     if chosen is not timed:
         known = dict(zip(chosen[position - 1 :], times[position - 1 :], strict=True))
         _warn_of_late_times(listing, known, timestamp_ms, warn)
     if not allow_later and times[position - 1] < timestamp_ms:
         _ensure_next_commit(listing, chosen[position - 1], timestamp_ms, reader.store.uri)
     return chosen[position - 1]
+
+
+def _warn_of_same_second(
+    versions: Sequence[int], times: Sequence[int], position: int, timestamp_ms: int, warn: Warn
+) -> None:
+    """Warn if a time without milliseconds is that of a later version, which lists show so."""
+    if timestamp_ms % _SECOND_MS or position == len(times) or times[position - 1] == timestamp_ms:
+        return
+    if times[position] < timestamp_ms + _SECOND_MS:
+        warn(
+            f"{format_timestamp(timestamp_ms)} is taken as version {versions[position - 1]}. "
+            f"Version {versions[position]} was committed in the same second, at "
+            f"{format_timestamp(times[position])}"
+        )
 
 
 def _ensure_next_commit(listing: LogListing, found: int, timestamp_ms: int, where: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, UsageError
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.check.findings import Findings
 from deltactl.protocol.actions import Metadata, Protocol
@@ -25,13 +25,14 @@ from deltactl.protocol.features import (
     list_features,
     may_have_new_types,
 )
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.properties import FILE_RETENTION, LOG_RETENTION, TableProperties
 from deltactl.protocol.schema import StructType, leaf_types
 from deltactl.protocol.schema_rules import (
     ambiguity_problems,
     explain_missing_columns,
     schema_problems,
 )
+from deltactl.units import parse_duration
 
 # For schemaString see SCHEMA_MISSING.
 _MEMBERS: Final = ("id", "format.provider", "format.options", "partitionColumns", "configuration")
@@ -69,7 +70,21 @@ def check_protocol(
         findings.add("FEATURE_MISSING", problem, version=version)
     for problem in schema_problems(metadata, may_have_new_types=may_have_new_types(protocol)):
         findings.add("SCHEMA_INVALID", problem, version=version)
+    for key in (FILE_RETENTION, LOG_RETENTION):
+        _note_invalid(metadata, key, findings)
     return Readable.FILES if ambiguity_problems(metadata) else Readable.ROWS
+
+
+def _note_invalid(metadata: Metadata, key: str, findings: Findings) -> None:
+    """Note a retention that is not valid: runs that delete files are refused."""
+    value = TableProperties(metadata.configuration).text(key)
+    try:
+        parse_duration(value or "0s")
+    except UsageError as error:
+        findings.note(
+            f"the table property {key} is invalid, and vacuum, checkpoint and maintain are refused "
+            f"because of it: {error.message}"
+        )
 
 
 def check_empty_schema(

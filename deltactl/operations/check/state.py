@@ -7,6 +7,9 @@ files. Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -108,6 +111,8 @@ class StateChecker:
             self._check_vectors(batch)
             self._collect_ids(batch)
             identity.take(batch)
+        for batch in snapshot.tail.remove_rows.batches(["path", "partition_values"]):
+            self._check_removed(batch)
         self._check_duplicates()
         self._check_ids()
         identity.finish(snapshot.version)
@@ -165,6 +170,14 @@ class StateChecker:
                 f"{self._unlike_example!r}. The add.path of these files has escapes that "
                 "Delta on Spark does not write"
             )
+
+    def _check_removed(self, batch: pa.Table) -> None:
+        """Find partition values that stop DuckDB, which also parses those of removed files."""
+        where = shlex.quote(self.snapshot.store.uri)
+        for path, problem in _find_unreadable(batch, self.snapshot.metadata):
+            why = "the file was removed, but DuckDB parses all commits after a checkpoint"
+            self._add("PARTITION_VALUE", f"{problem}: {why}", path)
+            self.findings.repairs[path] = f"run `deltactl checkpoint {where}`: it ends this"
 
     def _check_vectors(self, batch: pa.Table) -> None:
         vectors = batch["deletion_vector"]
@@ -368,6 +381,19 @@ def check_partitions(
         for path, value in zip(paths.to_pylist(), values.to_pylist(), strict=True):
             problem = f"partition value {value!r} of column {column.name!r} is invalid"
             findings.add("PARTITION_VALUE", problem, version=version, file=path)
+
+
+def _find_unreadable(files: pa.Table, metadata: Metadata) -> Iterator[tuple[str, str]]:
+    """Yield files with a partition value that cannot be parsed, and the problem."""
+    for column in filter(can_partition, dict.fromkeys(metadata.known_partition_fields)):
+        texts = lookup_map(files["partition_values"], column.physical_name)
+        with suppress(UnsupportedFeatureError):
+            type_ = arrow_type(column.type)
+            distinct = pc.unique(texts).drop_null()
+            bad = [text for text in distinct.to_pylist() if not _parses(text, type_)]
+            hit = files.filter(pc.is_in(texts, value_set=pa.array(bad, pa.string())))
+            for path in hit["path"].to_pylist() if bad else ():
+                yield path, f"a partition value of column {column.name!r} is invalid"
 
 
 def _bad_values(texts: pa.ChunkedArray, column: Field, findings: Findings) -> list[str]:

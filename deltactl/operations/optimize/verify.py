@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.errors import DataFileError, VerificationError
+from deltactl.errors import CorruptLogError, DataFileError, VerificationError
 from deltactl.numpy_types import Integers
 from deltactl.operations.optimize.input_columns import StoredColumns, find_column, has_own_ids
 from deltactl.operations.row_proofs import RowTrackingColumns
@@ -279,13 +279,14 @@ def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> 
     A row's implied id counts physical rows, deleted ones included (PROTOCOL.md, "Row Tracking").
 
     Raises:
-        VerificationError: the log gives the file no base id.
+        CorruptLogError: the log gives the file no base id.
     """
     columns = live.columns
     if file.base_row_id is None or file.default_row_commit_version is None:
-        raise VerificationError(
+        raise CorruptLogError(
             f"{file.path!r} has no baseRowId, but the table has row tracking",
-            hint="Backfill row tracking with the engine that writes the table, then rerun.",
+            hint="Run `deltactl alter TABLE --drop-feature rowTracking`, then `deltactl alter "
+            "TABLE --set delta.enableRowTracking=true`, which gives all rows new ids. Then rerun.",
         )
     positions = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
     if live.mask is not None:

@@ -42,6 +42,15 @@ def test_travel_by_the_times_of_files() -> None:
         table.snapshot(timestamp=at(5001))
 
 
+def test_a_time_in_whole_seconds_may_be_that_of_the_next_version() -> None:
+    """A list of versions shows no milliseconds."""
+    _, table = build([1000, 3250, 5400, 7000])
+    with pytest.warns(TableWarning, match="Version 1 was committed in the same second, at .*3.250"):
+        assert table.snapshot(timestamp=at(3000)).version == 0
+    assert table.snapshot(timestamp=at(4000)).version == 1
+    assert table.snapshot(timestamp=at(1000)).version == 0
+
+
 @pytest.mark.parametrize("features", [[], ["inCommitTimestamp"]])
 def test_every_report_has_the_times_of_the_history(features: list[str]) -> None:
     _, table = build([5000, 5000, 4000, 9000], *features)
@@ -107,7 +116,7 @@ def test_travel_reads_few_commits() -> None:
     builder.checkpoint(63)
     counting = CountingStore(builder.store)
     table = Table(counting.uri, store=counting)
-    assert table.snapshot(timestamp=at(START_MS + 40_000)).version in (38, 39)
+    assert table.snapshot(timestamp=at(START_MS + 40_500)).version in (38, 39)
     assert counting.calls["read"] <= 10
 
 

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +14,8 @@ from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.operations.check.report import CheckReport
+from deltactl.table import Table
+from tests.interop.judges import rows_with_duckdb
 from tests.operations.check.damages import write_sum
 from tests.support.checkpoints import fail, new_table
 from tests.support.damage import (
@@ -317,6 +321,38 @@ def test_partition_values_of_a_table_without_partitions() -> None:
     builder.append([{"id": 1}])
     edit_action(builder, 1, "add", partitionValues={"id": "1"})
     assert codes(check(builder.store)) == ["PARTITION_VALUE"]
+
+
+@pytest.mark.parametrize(("text", "is_found"), [("01/11/2026", True), ("2026-11-01", False)])
+def test_partition_values_of_removed_files(tmp_path: Path, text: str, is_found: bool) -> None:
+    """DuckDB parses them, too, until a checkpoint has the files without them."""
+    columns = [Column("id"), Column("p", "date")]
+    builder = TableBuilder(tmp_path, columns, partition_by=["p"])
+    builder.append([{"id": 1, "p": None}])
+    add = builder.write_file([{"id": 2, "p": None}])
+    add["add"]["partitionValues"] = {"p": text}
+    builder.commit(add)
+    builder.remove(add["add"]["path"])
+    found = check(builder.store).findings.to_pylist()
+    assert [row["code"] for row in found] == ["PARTITION_VALUE"] * is_found
+    if is_found:
+        assert "deltactl checkpoint" in found[0]["repair"]
+        with pytest.raises(duckdb.Error, match="Failed to parse value"):
+            rows_with_duckdb(tmp_path)
+    Table(tmp_path).checkpoint()
+    assert codes(check(builder.store)) == []
+    assert [row["id"] for row in rows_with_duckdb(tmp_path)] == [1]
+
+
+@pytest.mark.parametrize(
+    "key", ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
+)
+def test_a_retention_that_is_not_valid_is_noted(name: str) -> None:
+    key = f"delta.{name}"
+    builder = new_table(Column("id"), properties={key: "7 dogs"})
+    report = check(builder.store)
+    assert codes(report) == []
+    assert any(f"{key} is invalid, and vacuum" in note for note in report.notes)
 
 
 def test_keys_go_with_the_partitioning_of_their_time() -> None:

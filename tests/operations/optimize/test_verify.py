@@ -8,6 +8,7 @@ import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ import pytest
 from pyroaring import BitMap64
 
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import DataFileError, VerificationError
+from deltactl.errors import CorruptLogError, DataFileError, VerificationError
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.optimize.verify import keep_row_ids
@@ -28,6 +29,8 @@ from deltactl.parquet.splice.writer import SpliceWriter
 from deltactl.protocol import deletion_vectors
 from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs
+from tests.support.damage import edit_action
 from tests.support.run import run_on
 from tests.support.stores import MemoryStore, fresh_store
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, multiset, struct_of
@@ -366,3 +369,18 @@ def test_files_with_string_views_are_verified() -> None:
     assert (report.files_removed, report.files_added) == (2, 1)
     rows = Table(store.uri, store=store).scan().read_all().to_pylist()
     assert multiset(rows) == multiset(builder.rows())
+
+
+def test_a_file_without_row_ids_has_a_way_out(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")], features=["rowTracking"])
+    for number in (1, 2):
+        builder.append([{"id": number}])
+    edit_action(builder, 2, "add", baseRowId=None)
+    table = Table(tmp_path)
+    with pytest.raises(CorruptLogError, match="has no baseRowId") as caught:
+        table.optimize(rewrite="encode")
+    assert "`deltactl alter TABLE --drop-feature rowTracking`" in str(caught.value.hint)
+    table.alter(drop_feature="rowTracking")
+    table.alter(properties={"delta.enableRowTracking": "true"})
+    assert table.optimize().versions
+    assert sorted(row["id"] for row in rows_with_delta_rs(tmp_path)) == [1, 2]
