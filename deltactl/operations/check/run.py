@@ -262,15 +262,18 @@ class _Run:
 
     def _check_vectors(self, snapshot: Snapshot) -> None:
         """Compare the deletion vectors; if the checkpoint lacks some, compare the checkpoints."""
-        before, rows = len(self.findings.rows), self.findings.rows
+        before = len(self.findings.rows)
         first = self._commits.last_unread(snapshot.version) + 1
         self._vectors.check(snapshot, first, self.findings)
-        found = rows[before:]
+        found = self.findings.rows[before:]
         if self._verdicts is None and any(row[0] == _WRONG for row in found):
-            del rows[before:]
+            del self.findings.rows[before:]
             self._compare_checkpoints()
-            judged = {row[2] for row in rows[before:]}
-            rows += [it for it in found if it[0] != _WRONG or it[2] not in judged]
+            doubted = {row[2] for row in self.findings.rows if row[0] == "CHECKPOINT_DOUBTFUL"}
+            found = [it for it in found if it[0] != _WRONG or it[2] not in doubted]
+            known = {row[:3] for row in found}
+            rows = [it for it in self.findings.rows if it[:3] not in known]
+            self.findings.rows = [*rows, *found]
 
     def _check_again(self, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """Check the live files of the version that is rebuilt without more checkpoints."""

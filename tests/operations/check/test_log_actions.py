@@ -344,9 +344,7 @@ def test_partition_values_of_removed_files(tmp_path: Path, text: str, is_found: 
     assert [row["id"] for row in rows_with_duckdb(tmp_path)] == [1]
 
 
-@pytest.mark.parametrize(
-    "key", ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
-)
+@pytest.mark.parametrize("name", ["deletedFileRetentionDuration", "logRetentionDuration"])
 def test_a_retention_that_is_not_valid_is_noted(name: str) -> None:
     key = f"delta.{name}"
     builder = new_table(Column("id"), properties={key: "7 dogs"})
