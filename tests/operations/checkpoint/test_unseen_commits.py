@@ -1,6 +1,7 @@
 """A commit was written without one that a wrong checkpoint lacks: a repair would double rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,15 @@ def ids(root: Path) -> list[int]:
     return sorted(row["id"] for row in rows_with_delta_rs(root))
 
 
+@contextmanager
+def emptied(commit: Path) -> Iterator[None]:
+    """Let a commit be empty, as after a full disk, until it comes back from a backup."""
+    data = commit.read_bytes()
+    commit.write_bytes(b"")
+    yield
+    commit.write_bytes(data)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """The delete of row 0, version 3, was empty, and optimize kept the row: then it came back."""
@@ -33,13 +43,11 @@ def root(tmp_path: Path) -> Path:
     append(root, 2)
     append(root, 3)
     DeltaTable(root).delete("id = 0")
-    commit = (root / commit_path(3)).read_bytes()
     append(root, 4)
-    (root / commit_path(3)).write_bytes(b"")
-    DeltaTable(root).create_checkpoint()
-    assert Table(root).optimize().versions == (5,)
-    append(root, 6)
-    (root / commit_path(3)).write_bytes(commit)
+    with emptied(root / commit_path(3)):
+        DeltaTable(root).create_checkpoint()
+        assert Table(root).optimize().versions == (5,)
+        append(root, 6)
     assert ids(root) == [0, 1, 2, 3, 4, 6]
     return root
 
@@ -92,13 +100,11 @@ def test_the_other_commit_is_before_the_checkpoint(
     append(tmp_path, 0, 1)
     append(tmp_path, 2)
     DeltaTable(tmp_path).delete("id = 0")
-    commit = (tmp_path / commit_path(2)).read_bytes()
     append(tmp_path, 3)
-    (tmp_path / commit_path(2)).write_bytes(b"")
-    change(tmp_path)
-    DeltaTable(tmp_path).create_checkpoint()
-    append(tmp_path, 5)
-    (tmp_path / commit_path(2)).write_bytes(commit)
+    with emptied(tmp_path / commit_path(2)):
+        change(tmp_path)
+        DeltaTable(tmp_path).create_checkpoint()
+        append(tmp_path, 5)
     before = ids(tmp_path)
     for _ in range(2):
         with pytest.raises(SafetyError, match="its writer did not see this commit"):
@@ -111,12 +117,10 @@ def test_an_overwrite_did_not_see_a_lost_append(tmp_path: Path) -> None:
     """It removed nothing that the lost commit had removed."""
     for number in range(3):
         append(tmp_path, number)
-    commit = (tmp_path / commit_path(1)).read_bytes()
-    (tmp_path / commit_path(1)).write_bytes(b"")
-    DeltaTable(tmp_path).create_checkpoint()
-    write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
-    append(tmp_path, 4)
-    (tmp_path / commit_path(1)).write_bytes(commit)
+    with emptied(tmp_path / commit_path(1)):
+        DeltaTable(tmp_path).create_checkpoint()
+        write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
+        append(tmp_path, 4)
     with pytest.raises(SafetyError, match="3.json removes all files but those that .*1.json added"):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == [0, 1, 2, 4]
@@ -130,12 +134,10 @@ def test_a_repair_that_brings_no_file_back(
     append(tmp_path, 0)
     append(tmp_path, 2)
     DeltaTable(tmp_path).delete("id = 0")
-    commit = (tmp_path / commit_path(2)).read_bytes()
     append(tmp_path, 4)
-    (tmp_path / commit_path(2)).write_bytes(b"")
-    DeltaTable(tmp_path).create_checkpoint()
-    change(tmp_path)
-    (tmp_path / commit_path(2)).write_bytes(commit)
+    with emptied(tmp_path / commit_path(2)):
+        DeltaTable(tmp_path).create_checkpoint()
+        change(tmp_path)
     before = ids(tmp_path)
     assert Table(tmp_path).repair_checkpoints().all_repaired
     assert ids(tmp_path) == before
@@ -155,12 +157,10 @@ def test_an_optimize_did_not_see_a_deletion_vector(tmp_path: Path) -> None:
     builder = TableBuilder(tmp_path, [Column("id")], features=["deletionVectors"])
     (path,) = builder.append([{"id": 0}, {"id": 1}])
     builder.delete_rows(path, [0])
-    commit = (tmp_path / commit_path(2)).read_bytes()
     builder.append([{"id": 2}])
-    (tmp_path / commit_path(2)).write_bytes(b"")
-    DeltaTable(tmp_path).create_checkpoint()
-    assert Table(tmp_path).optimize().versions == (4,)
-    (tmp_path / commit_path(2)).write_bytes(commit)
+    with emptied(tmp_path / commit_path(2)):
+        DeltaTable(tmp_path).create_checkpoint()
+        assert Table(tmp_path).optimize().versions == (4,)
     (row,) = check(builder.store).findings.to_pylist()
     assert row["code"] == "CHECKPOINT_DOUBTFUL"
     assert "4.json removes" in row["problem"]
