@@ -1,7 +1,8 @@
 """Decide which missing files are lost, so that the log need not list them any longer.
 
 A file is lost if two lookups of its own name do not find it, no other spelling of its name exists,
-and neither a quarantine nor an object version has it. An error of a lookup is never an answer.
+no other directory has a file of this name that the log does not have, and neither a quarantine nor
+an object version has it. An error of a lookup is never an answer.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.paths import encode_path, is_absolute
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -92,11 +94,34 @@ def find_lost(
         return LostFiles(files, names, {})
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
+    places |= _find_moved(snapshot, [name for name in gone if not is_absolute(name)])
     num_gone = pc.sum(is_data).as_py() or 0
     places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
     places |= _find_kept_elsewhere(asked, set(gone), storage_options)
     away = find_away(store, gone, storage_options)
     return LostFiles(files, names, places, empty, num_gone, away)
+
+
+def _find_moved(snapshot: Snapshot, gone: Sequence[str]) -> dict[str, str]:
+    """Return where files in no action of the log have the last part of a missing name.
+
+    A tool that changes the case of names may have moved a directory, or a person.
+    """
+    ends = {name.rpartition("/")[2]: name for name in gone}
+    wanted, found = pa.array(ends, pa.string()), [pa.array([], pa.string())]
+    for part in snapshot.store.walk() if ends else ():
+        names = pa.array(part, pa.string())
+        hit = pc.is_in(pc.replace_substring_regex(names, r"^.*/", ""), value_set=wanted)
+        found.append(names.filter(hit))
+    others = pa.concat_arrays(found)
+    for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
+        for batch in batches if len(others) else ():
+            others = others.filter(pc.invert(pc.is_in(others, value_set=batch["path"])))
+    others = others.filter(pc.invert(pc.match_substring_regex(others, f"^({LOG_DIR}|_deltactl)/")))
+    moved = {it.rpartition("/")[2]: it for it in others.to_pylist()}
+    places = {name: moved.get(name.rpartition("/")[2]) for name in gone}
+    text = "{!r} has the same file name, and no action of the log has it: perhaps it was moved"
+    return {name: text.format(other) for name, other in places.items() if other is not None}
 
 
 def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:

@@ -15,9 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.log.commits.events import CommitScan
 from deltactl.log.physical_names import possible_names
+from deltactl.log.snapshot import Snapshot
 from deltactl.operations.stored_files import FACTS, Listing, stat_files
 from deltactl.option_names import option
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import MANIFEST_DIR, TABLE_MARKERS
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import (
@@ -83,8 +86,9 @@ class Filters:
     that no Delta writer gives: with the last time of a removal, and the size if all actions have
     the same. ``runs``: ids of the runs that hold a lease, which began at or after
     ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
-    files that were modified at or after the cutoff. ``sorting`` receives the files that are kept,
-    if they have positions.
+    files that were modified at or after the cutoff. ``find_targets`` returns those of some files to
+    which other files of the log are links, without a listing. ``sorting`` receives the files that
+    are kept, if they have positions.
     """
 
     store: Store
@@ -104,6 +108,7 @@ class Filters:
     kept: Counter[str] = field(default_factory=Counter)
     held_back: int = 0
     absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
+    find_targets: Callable[[pa.Table], set[str]] | None = None
     sorting: Sorting | None = None
 
     def select(self, files: pa.Table) -> pa.Table:
@@ -134,6 +139,9 @@ class Filters:
         for names in self.restored:
             files = self._drop(files, pc.is_in(files["path"], value_set=names), RESTORED)
         files = self._drop_manifest_names(files)
+        if self.find_targets is not None and files.num_rows:
+            targets = pa.array(sorted(self.find_targets(files)), pa.string())
+            files = self._drop(files, pc.is_in(files["path"], value_set=targets), LINKED)
         reasons = self._reasons(files)
         return files.select(FACTS.names).append_column("reason", reasons).cast(CANDIDATES)
 
@@ -275,6 +283,24 @@ def find_links(store: Store, directories: Iterable[str]) -> set[str]:
     ordered = sorted(directories)
     pairs = zip(ordered, store.real_names(ordered), strict=True)
     return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}
+
+
+def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> set[str]:
+    """Return the names to which other files of the log are links, without a listing.
+
+    A link has the size of its target. So only files with the sizes of ``files`` are looked up, and
+    files with deletion vectors, whose sizes are not in the log.
+    """
+    sizes, events = pc.unique(files["size_bytes"]), scan.events
+    names = [events["path"].filter(pc.is_in(events["size_bytes"], value_set=sizes))]
+    names.append(events["vector_file"].drop_null())
+    for batch in snapshot.file_batches(["path", "size_bytes", "deletion_vector"]):
+        names.append(batch["path"].filter(pc.is_in(batch["size_bytes"], value_set=sizes)))
+        names.append(vector_files(batch["deletion_vector"]).drop_null())
+    known = pc.unique(pa.chunked_array([chunk for part in names for chunk in part.chunks]))
+    own = [it for it in known.to_pylist() if not is_absolute_name(it)]
+    real = zip(own, snapshot.store.real_names(own), strict=True)
+    return {target for name, target in real if target is not None and target != name}
 
 
 def empty_directories(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:

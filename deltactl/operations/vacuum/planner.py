@@ -33,6 +33,7 @@ from deltactl.operations.vacuum.candidates import (
     Filters,
     Sorting,
     empty_directories,
+    find_link_targets,
     find_links,
     find_tables,
     parent_directories,
@@ -336,6 +337,8 @@ class Planner:
         files = listing.rows().filter(pc.is_null(roles))
         names = files["path"]
         filters = self._filters(scan)
+        if not is_partial:
+            filters.find_targets = None  # the listing has the links
         if sorting is not None:
             sorting.roles, filters.sorting = roles, sorting
         filters.spared = self._find_reason_to_spare(scan)
@@ -436,6 +439,7 @@ class Planner:
 
     def _filters(self, scan: CommitScan) -> Filters:
         is_marked = is_marked_converted(self.snapshot, scan)
+        is_local = is_local_uri(self.store.uri)
         return Filters(
             self.store,
             HiddenRule(self.snapshot.metadata),
@@ -444,6 +448,7 @@ class Planner:
             self.options.ignore_manifests,
             change_files(self.store, scan, scan.last),
             partial(strange_removes, self.snapshot, scan) if is_marked else None,
+            find_targets=partial(find_link_targets, self.snapshot, scan) if is_local else None,
         )
 
     def _find_reason_to_spare(self, scan: CommitScan) -> str | None:

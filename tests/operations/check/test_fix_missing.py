@@ -19,6 +19,7 @@ from deltactl.operations.check.fixes.missing import MissingReport
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import FileInfo, Store, Versions
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.damage import check, codes
 from tests.support.forwarding import ForwardingStore
 from tests.support.path_texts import TextTable
 from tests.support.restores import bodies, ids, latest, restore
@@ -536,3 +537,17 @@ def test_faults_at_every_call(kind: str, action: Any, when: Any) -> None:
     # The commit is the last change, so no process dies after it.
     later = {True} if action == "error" else set()
     assert seen == ({False, *later} if when == "before" else {True})
+
+
+def test_a_file_in_another_directory_stays(tmp_path: Path) -> None:
+    """A tool that renames directories to lower case moved it."""
+    builder = TableBuilder(tmp_path, [Column("id"), Column("P", "string")], partition_by=["P"])
+    names = builder.append([{"id": 1, "P": "a"}], [{"id": 2, "P": "b"}])
+    (tmp_path / "P=a").rename(tmp_path / "p=a")
+    report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
+    assert isinstance(report, MissingReport)
+    assert (report.version_after, report.num_left) == (None, 1)
+    place = report.rows["place"][0].as_py()
+    assert place.startswith(f"'p{names[0][1:]}' has the same file name")
+    (tmp_path / "p=a").rename(tmp_path / "P=a")
+    assert codes(check(builder.store)) == []

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -16,9 +17,12 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs
+from tests.operations.vacuum.test_local import age
 from tests.support.forwarding import ForwardingStore
 from tests.support.stores import CountingStore
-from tests.support.table_builder import LOG, commit_path
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
 INFO = f"{LOG}/_last_vacuum_info"
@@ -264,3 +268,21 @@ def test_lite_and_full_agree_on_what_the_log_names() -> None:
     assert scene.plan(mode="lite", **kept) == scene.plan(mode="full", **kept)
     last = {"keep_last": 3}
     assert scene.plan(mode="lite", **last) == scene.plan(mode="full", **last)
+
+
+@pytest.mark.parametrize("mode", ["lite", "full"])
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_file_to_which_another_one_is_a_link_stays(
+    tmp_path: Path, is_absolute: bool, mode: Literal["lite", "full"]
+) -> None:
+    """A tool that replaces equal files by links made it."""
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p", "string")], partition_by=["p"])
+    first, second = builder.append([{"id": 1, "p": "a"}], [{"id": 1, "p": "b"}])
+    assert (tmp_path / first).read_bytes() == (tmp_path / second).read_bytes()
+    (tmp_path / second).unlink()
+    (tmp_path / second).symlink_to(tmp_path / first if is_absolute else f"../{first}")
+    builder.remove(first)
+    age(tmp_path)
+    report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
+    assert (report.files_removed, report.plan.kept) == (0, {"reached by a symbolic link": 1})
+    assert [row["id"] for row in rows_with_delta_rs(tmp_path)] == [1]
