@@ -23,7 +23,8 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.checksum import find_contradiction
 from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
-from deltactl.log.audit.evidence import find_evidence, find_foreign_id, find_unseen
+from deltactl.log.audit.evidence import find_evidence, find_foreign_id
+from deltactl.log.audit.unseen_commits import find_unseen
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.checkpoint_files import Checkpoint
 from deltactl.log.commits.visitors import Visitor

@@ -7,12 +7,7 @@ cannot have actions that no commit ever had.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checksum import find_disagreements
@@ -20,7 +15,6 @@ from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
 from deltactl.log.audit.path_actions import FirstActions
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.contents import CommitBytes, find_actions
-from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.commits.parsed import ParsedCommits
 from deltactl.log.commits.visitors import Visitor
@@ -29,8 +23,6 @@ from deltactl.log.file_stores import FileStores
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.rebuildable import is_readable, split_runs
 from deltactl.log.snapshot import Snapshot
-
-_NO_KEYS: Final = pa.array([], pa.string())
 
 
 class _Known(Visitor):
@@ -81,74 +73,6 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     replaced = CommitDoubts()
     replaced.found = actions.find_unknown_removes()
     return _compare_checksum(own, replayed) or replaced.since(first)
-
-
-def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
-    """Return which commit was written without one before it that the checkpoint lacks, or ``None``.
-
-    Its writer read a wrong checkpoint, or the earlier commit while this was damaged. If it rewrote
-    rows, or replaced the table, a repair of the checkpoint would bring rows in a second time. For
-    the arguments, see ``find_evidence``.
-    """
-    base, last, events = replayed.segment.checkpoint_version, log.latest_version, EventCollector()
-    log.scan([v for v in log.commit_files if base < v <= last], events, on_broken=ignore_broken)
-    found = events.between(base + 1, last).events
-    is_add, version = found["is_add"], found["version"]
-    known = pa.concat_arrays([_NO_KEYS, *_live_keys(own)])
-    is_late_remove = pc.and_(pc.invert(is_add), pc.greater(version, own.version))
-    known = pa.concat_arrays([known, *found["key"].filter(is_late_remove).chunks])
-    lacking = pa.concat_arrays([_NO_KEYS, *_live_keys(replayed)])
-    lacking = lacking.filter(pc.invert(pc.is_in(lacking, value_set=known)))
-    if not len(lacking):  # a repair brings no file into the latest version
-        return None
-    is_unseen = pc.and_(is_add, pc.is_in(found["key"], value_set=lacking))
-    unseen = pc.unique(version.filter(is_unseen))
-    first = pc.min(unseen).as_py() if len(unseen) else own.version
-    seen = found.filter(pc.invert(pc.is_in(version, value_set=unseen)))
-    later = _first_removes(seen.filter(pc.greater(seen["version"], first)))
-    removed = found.filter(pc.and_(pc.invert(is_add), pc.is_in(version, value_set=unseen)))["key"]
-    again = later.filter(pc.is_in(later["key"], value_set=removed)).slice(0, 1).to_pylist()
-    name = log.commit_file(first)
-    for row in again:
-        return (
-            f"{log.commit_file(row['version'])} removes {row['path']!r} again, which {name} had "
-            "removed: its writer did not see this commit"
-        )
-    until = found.filter(pc.less_equal(version, own.version))
-    changed = pc.sum(pc.if_else(until["is_add"], 1, -1)).as_py() or 0
-    replacing = _find_replacing(seen, replayed.num_files - changed, first)
-    if replacing is not None:
-        return (
-            f"{log.commit_file(replacing)} removes all files but those that {name} added: its "
-            "writer did not see this commit"
-        )
-    return None
-
-
-def _live_keys(snapshot: Snapshot) -> Iterator[pa.Array]:
-    for batch in snapshot.file_batches(KEY_COLUMNS):
-        yield from file_keys(batch).chunks
-
-
-def _first_removes(events: pa.Table) -> pa.Table:
-    """Return the removes of files that no earlier one of these commits added."""
-    removes, adds = events.filter(pc.invert(events["is_add"])), events.filter(events["is_add"])
-    first = adds.group_by("key").aggregate([("version", "min")])
-    added = first["version_min"].take(pc.index_in(removes["key"], value_set=first["key"]))
-    return removes.filter(pc.fill_null(pc.less_equal(removes["version"], added), True))
-
-
-def _find_replacing(events: pa.Table, live: int, first: int) -> int | None:
-    """Return the first commit after version ``first`` that removes all live files of its time.
-
-    ``live`` is the number of live files before the ``events``.
-    """
-    counts = events.group_by(["version", "is_add"]).aggregate([("key", "count")])
-    for row in counts.sort_by([("version", "ascending"), ("is_add", "ascending")]).to_pylist():
-        if not row["is_add"] and row["version"] > first and row["key_count"] >= live > 0:
-            return int(row["version"])
-        live += row["key_count"] if row["is_add"] else -row["key_count"]
-    return None
 
 
 def find_foreign_id(

@@ -18,8 +18,10 @@ def find_gaps(log: DeltaLog) -> Iterator[tuple[int, int]]:
     """
     anchors = {c.version for c in log.checkpoints} | ({0} & log.commit_files.keys())
     # delta-rs leaves checkpoints of several files behind when it deletes older commits.
+    left = {c.version for c in log.checkpoints if len(c.files) > 1}
+    left -= {c.version for c in log.checkpoints if len(c.files) == 1}
     oldest_commit = min(log.commit_files, default=0)
-    anchors -= {v for v in anchors if v + 1 < oldest_commit and v < max(anchors)}
+    anchors -= {v for v in left if v + 1 < oldest_commit and v < max(anchors)}
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
     # Without older commits, a lifecycle rule may have deleted the commit: it is the older file.
     is_lost = oldest not in log.commit_files

@@ -79,7 +79,7 @@ def _note_invalid(metadata: Metadata, key: str, findings: Findings) -> None:
     """Note a retention that is not valid: runs that delete files are refused."""
     value = TableProperties(metadata.configuration).text(key)
     try:
-        parse_duration(value or "0s")
+        parse_duration("0s" if value is None else value)
     except UsageError as error:
         findings.note(
             f"the table property {key} is invalid, and vacuum, checkpoint and maintain are refused "

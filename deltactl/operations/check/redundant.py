@@ -30,10 +30,9 @@ _KEEP_BASE: Final = (
     "correct the rows of the copy"
 )
 _KEEP_UNSEEN: Final = (
-    "do not move it away: later rows could then be in the table twice. If a commit was restored "
-    "since the checkpoint was written, move this commit out of the table, keep it, and make its "
-    "changes again, unless this was done. `deltactl explain CHECKPOINT_DOUBTFUL` says what else "
-    "is possible"
+    "without it, rows could be in the table twice. If a commit was restored since the checkpoint "
+    "was written, move this commit out of the table, keep it, and make its changes again, unless "
+    "this was done. `deltactl explain CHECKPOINT_DOUBTFUL` says what else is possible"
 )
 _KEEP_FOREIGN: Final = (
     "keep this file until a log cleanup deletes it: a later commit has the id of the older commits "

@@ -149,7 +149,7 @@ def repair_checkpoints(
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
             if verdict.trust == "bad" and not dry_run:
-                obstacle = _rewrite(log, verdict.checkpoint, trusted, context)
+                obstacle = _rewrite(log, verdict, trusted, context)
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
@@ -272,21 +272,23 @@ def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: 
     return Finding(name, version, problem, remedy, repaired=not dry_run)
 
 
-def _rewrite(
-    log: DeltaLog, checkpoint: Checkpoint, trusted: Trusted, context: RunContext
-) -> str | None:
+def _rewrite(log: DeltaLog, verdict: Verdict, trusted: Trusted, context: RunContext) -> str | None:
     """Rebuild a checkpoint's version from valid files, and replace the checkpoint.
+
+    One that can be read is not replaced by a version that depends on a doubtful checkpoint.
 
     Returns:
         The reason why it is impossible; ``None`` if it was done.
     """
+    checkpoint = verdict.checkpoint
     try:
         snapshot = log.without_warnings().snapshot(checkpoint.version, skip=trusted.bad)
     except CorruptLogError as error:
         return error.message
     base = snapshot.segment.checkpoint
-    if any(v.checkpoint == base and v.trust == "ambiguous" for v in trusted.verdicts):
-        return f"its version depends on {base.names[0] if base else ''}, which may be wrong"
+    doubtful = {v.checkpoint.names[0] for v in trusted.verdicts if v.trust == "ambiguous"}
+    if verdict.is_whole and base is not None and base.names[0] in doubtful:
+        return f"its version depends on {base.names[0]}, which may be wrong"
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     options = CheckpointOptions(top_format="parquet" if checkpoint.format == "parquet" else "json")
     written = write_checkpoint(

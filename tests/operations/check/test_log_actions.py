@@ -57,7 +57,7 @@ def problems(report: CheckReport) -> list[str]:
         ([3], [0, 1, 2, 3], None),
         ([3], [0, 2], None),
         ([4], [0, 1, 2, 3], None),
-        ([1, 4], [0, 1, 2, 3], None),  # as delta-rs leaves a checkpoint of several files
+        ([1, 4], [0, 1, 2, 3], "commits 2 to 3 are missing between 1 and 4"),
         ([4], [0, 1, 2, 3, 4], "commit 4 is missing up to the newest checkpoint, of version 4"),
     ],
 )
@@ -72,6 +72,14 @@ def test_the_commit_of_a_checkpoint_is_lost(
     assert report.version == 4
     assert problems(report) == ([] if problem is None else [problem])
     assert codes(report) == ([] if problem is None else ["HISTORY_GAP"])
+
+
+def test_delta_rs_leaves_an_old_checkpoint_of_several_files() -> None:
+    builder = table()
+    builder.checkpoint(1, "multipart")
+    builder.checkpoint(4)
+    builder.forget_commits(4)
+    assert codes(check(builder.store)) == []
 
 
 @pytest.mark.parametrize(
@@ -344,10 +352,11 @@ def test_partition_values_of_removed_files(tmp_path: Path, text: str, is_found: 
     assert [row["id"] for row in rows_with_duckdb(tmp_path)] == [1]
 
 
+@pytest.mark.parametrize("value", ["7 dogs", ""])
 @pytest.mark.parametrize("name", ["deletedFileRetentionDuration", "logRetentionDuration"])
-def test_a_retention_that_is_not_valid_is_noted(name: str) -> None:
+def test_a_retention_that_is_not_valid_is_noted(name: str, value: str) -> None:
     key = f"delta.{name}"
-    builder = new_table(Column("id"), properties={key: "7 dogs"})
+    builder = new_table(Column("id"), properties={key: value})
     report = check(builder.store)
     assert codes(report) == []
     assert any(f"{key} is invalid, and vacuum" in note for note in report.notes)

@@ -12,7 +12,7 @@ from deltactl.errors import SafetyError
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
-from tests.support.damage import check, codes
+from tests.support.damage import check, codes, edit_parquet
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
 
 NAME = f"{LOG}/{4:020d}.checkpoint.parquet"
@@ -113,17 +113,75 @@ def test_the_other_commit_is_before_the_checkpoint(
         DeltaTable(tmp_path).create_checkpoint()  # from the wrong one, which was left
 
 
-def test_an_overwrite_did_not_see_a_lost_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("condition", [None, "p = 'a'", "p = 'b'"])
+@pytest.mark.parametrize("has_base", [False, True])
+def test_an_overwrite_did_not_see_a_lost_append(
+    tmp_path: Path, has_base: bool, condition: str | None
+) -> None:
     """It removed nothing that the lost commit had removed."""
-    for number in range(3):
-        append(tmp_path, number)
+    rows = pa.table({"id": [0, 1], "p": ["a", "b"]})
+    write_deltalake(tmp_path, rows, partition_by=["p"])
+    if has_base:
+        DeltaTable(tmp_path).create_checkpoint()
+    write_deltalake(tmp_path, pa.table({"id": [2], "p": ["a"]}), mode="append")
+    write_deltalake(tmp_path, pa.table({"id": [3], "p": ["b"]}), mode="append")
+    again = pa.table({"id": [0, 2], "p": ["a", "a"]})
+    if condition == "p = 'b'":
+        again = pa.table({"id": [1], "p": ["b"]})
     with emptied(tmp_path / commit_path(1)):
         DeltaTable(tmp_path).create_checkpoint()
-        write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
-        append(tmp_path, 4)
-    with pytest.raises(SafetyError, match="3.json removes all files but those that .*1.json added"):
+        write_deltalake(tmp_path, again, mode="overwrite", predicate=condition)
+    before = ids(tmp_path)
+    if condition == "p = 'b'":  # no file of this partition was lost
+        assert Table(tmp_path).repair_checkpoints().all_repaired
+        assert ids(tmp_path) == sorted([*before, 2])
+        return
+    with pytest.raises(SafetyError, match="3.json is an overwrite that leaves files of .*1.json"):
         Table(tmp_path).repair_checkpoints()
-    assert ids(tmp_path) == [0, 1, 2, 4]
+    assert ids(tmp_path) == before
+
+
+def test_two_commits_were_empty(tmp_path: Path) -> None:
+    """The later one removed the file that the first had added."""
+    append(tmp_path, 0, 1, 2)
+    for number in (0, 1):
+        DeltaTable(tmp_path).delete(f"id = {number}")
+    append(tmp_path, 5)
+    with emptied(tmp_path / commit_path(1)), emptied(tmp_path / commit_path(2)):
+        DeltaTable(tmp_path).create_checkpoint()
+        DeltaTable(tmp_path).delete("id in (0, 1)")
+    with pytest.raises(SafetyError, match="4.json removes .* again"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == [2, 5]
+
+
+def test_a_file_of_a_sound_table_is_lost_by_a_checkpoint(tmp_path: Path) -> None:
+    """The overwrite before the restore did not leave it; the compaction did not touch it."""
+    builder = TableBuilder(tmp_path, [Column("id"), Column("p")], partition_by=["p"])
+    builder.append([{"id": 0, "p": 1}], [{"id": 1, "p": 2}])
+    builder.append([{"id": 2, "p": 1}])
+    DeltaTable(tmp_path).optimize.compact()
+    write_deltalake(tmp_path, pa.table({"id": [9], "p": [1]}), mode="overwrite")
+    Table(tmp_path).restore(version=3)
+    Table(tmp_path).checkpoint()
+    name = f"{LOG}/{5:020d}.checkpoint.parquet"
+    edit_parquet(
+        builder.store,
+        name,
+        lambda rows: [it for it in rows if not (it["add"] and "p=2" in it["add"]["path"])],
+    )
+    assert ids(tmp_path) == [0, 2]
+    assert Table(tmp_path).repair_checkpoints().all_repaired
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_an_unreadable_checkpoint_after_it_is_replaced(root: Path) -> None:
+    name = root / f"{LOG}/{6:020d}.checkpoint.parquet"
+    DeltaTable(root).create_checkpoint()
+    name.write_bytes(name.read_bytes()[:700])
+    with pytest.raises(SafetyError, match="4.checkpoint.parquet was not repaired"):
+        Table(root).repair_checkpoints()
+    assert ids(root) == [0, 1, 2, 3, 4, 6]
 
 
 @pytest.mark.parametrize("change", [delete_again, replace_all])
