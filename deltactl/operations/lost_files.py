@@ -31,8 +31,8 @@ from deltactl.operations.vacuum.spellings import find_alike
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.paths import encode_path, is_absolute
+from deltactl.protocol.vacuum_names import HiddenRule
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -117,7 +117,8 @@ def _find_moved(snapshot: Snapshot, gone: Sequence[str]) -> dict[str, str]:
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches if len(others) else ():
             others = others.filter(pc.invert(pc.is_in(others, value_set=batch["path"])))
-    others = others.filter(pc.invert(pc.match_substring_regex(others, f"^({LOG_DIR}|_deltactl)/")))
+    is_hidden = HiddenRule(snapshot.metadata).mask(pa.chunked_array([others]))
+    others = others.filter(pc.invert(is_hidden).combine_chunks())
     moved = {it.rpartition("/")[2]: it for it in others.to_pylist()}
     places = {name: moved.get(name.rpartition("/")[2]) for name in gone}
     text = "{!r} has the same file name, and no action of the log has it: perhaps it was moved"
