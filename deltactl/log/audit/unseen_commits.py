@@ -21,6 +21,7 @@ from deltactl.log.snapshot import Snapshot
 
 _NO_KEYS: Final = pa.array([], pa.string())
 _REPLACES: Final = frozenset({"CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT"})
+_NO_CONDITION: Final = ("", "[]", '["true"]')
 _Extent: TypeAlias = Literal["all", "part"]
 
 
@@ -41,11 +42,14 @@ class _Writes(EventCollector):
 def _find_extent(info: Mapping[str, Any]) -> _Extent | None:
     operation, parameters = info.get("operation"), info.get("operationParameters")
     chosen = parameters if isinstance(parameters, dict) else {}
-    has_condition = chosen.get("predicate") not in (None, "", "[]")
+    has_condition = chosen.get("predicate") not in (None, *_NO_CONDITION)
     if operation == "WRITE" and str(chosen.get("mode")).lower() == "overwrite":
         return "part" if has_condition else "all"
-    is_all = operation in _REPLACES or (operation == "DELETE" and not has_condition)
-    return "all" if is_all else None
+    if operation == "DELETE" and not has_condition:
+        # delta-rs states no condition then. Others may never state one.
+        is_known = "predicate" in chosen or str(info.get("engineInfo")).startswith("delta-rs")
+        return "all" if is_known else None
+    return "all" if operation in _REPLACES else None
 
 
 def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:

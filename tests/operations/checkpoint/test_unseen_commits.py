@@ -141,6 +141,18 @@ def test_an_overwrite_did_not_see_a_lost_append(
     assert ids(tmp_path) == before
 
 
+def test_a_delete_of_all_rows_did_not_see_a_lost_append(tmp_path: Path) -> None:
+    append(tmp_path, 0)
+    append(tmp_path, 1)
+    append(tmp_path, 2)
+    with emptied(tmp_path / commit_path(1)):
+        DeltaTable(tmp_path).create_checkpoint()
+        DeltaTable(tmp_path).delete()
+    with pytest.raises(SafetyError, match="3.json is an overwrite that leaves files of .*1.json"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == []
+
+
 def test_two_commits_were_empty(tmp_path: Path) -> None:
     """The later one removed the file that the first had added."""
     append(tmp_path, 0, 1, 2)
