@@ -80,8 +80,8 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
         return None
     name = "an older commit" if first <= base else log.commit_file(first)
     return (
-        f"{log.commit_file(version)} is an overwrite that leaves files of {name}: perhaps its "
-        "writer did not see this commit"
+        f"{log.commit_file(version)} replaces or deletes rows, but leaves files of {name}: "
+        "perhaps its writer did not see this commit"
     )
 
 

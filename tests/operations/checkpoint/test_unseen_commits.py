@@ -136,7 +136,9 @@ def test_an_overwrite_did_not_see_a_lost_append(
         assert Table(tmp_path).repair_checkpoints().all_repaired
         assert ids(tmp_path) == sorted([*before, 2])
         return
-    with pytest.raises(SafetyError, match="3.json is an overwrite that leaves files of .*1.json"):
+    with pytest.raises(
+        SafetyError, match="3.json replaces or deletes rows, but leaves files of .*1.json"
+    ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == before
 
@@ -148,7 +150,9 @@ def test_a_delete_of_all_rows_did_not_see_a_lost_append(tmp_path: Path) -> None:
     with emptied(tmp_path / commit_path(1)):
         DeltaTable(tmp_path).create_checkpoint()
         DeltaTable(tmp_path).delete()
-    with pytest.raises(SafetyError, match="3.json is an overwrite that leaves files of .*1.json"):
+    with pytest.raises(
+        SafetyError, match="3.json replaces or deletes rows, but leaves files of .*1.json"
+    ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == []
 
