@@ -7,11 +7,13 @@ replaced rows, a repair of the checkpoint would bring rows in a second time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import CorruptLogError
 from deltactl.log.audit.commit_doubts import ignore_broken
 from deltactl.log.commits.contents import CommitBytes
 from deltactl.log.commits.events import EventCollector
@@ -33,14 +35,15 @@ class _Writes(EventCollector):
         self.extents: dict[int, _Extent] = {}
 
     def see(self, commit: CommitBytes) -> bool:
-        extent = _find_extent(commit.info or {})
-        if extent is not None and commit.version is not None:
-            self.extents[commit.version] = extent
+        with suppress(CorruptLogError):  # parsing reports it
+            extent = _find_extent(commit.info or {})
+            if extent is not None and commit.version is not None:
+                self.extents[commit.version] = extent
         return super().see(commit)
 
 
 def _find_extent(info: Mapping[str, Any]) -> _Extent | None:
-    operation, parameters = info.get("operation"), info.get("operationParameters")
+    operation, parameters = str(info.get("operation")), info.get("operationParameters")
     chosen = parameters if isinstance(parameters, dict) else {}
     has_condition = chosen.get("predicate") not in (None, *_NO_CONDITION)
     if operation == "WRITE" and str(chosen.get("mode")).lower() == "overwrite":
