@@ -32,10 +32,10 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
-from deltactl.protocol.vacuum_names import HiddenRule
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
+_OWN: Final = r"^(_delta|_change_data)"  # directories of the log, and of deltactl
 _MOST_SHARE: Final = 20  # a twentieth of the files of a table
 
 
@@ -94,7 +94,7 @@ def find_lost(
         return LostFiles(files, names, {})
     texts = dict(zip(files["path"].to_pylist(), files["encoded_path"].to_pylist(), strict=True))
     places, empty = _find_spellings(store, gone, texts)
-    places |= _find_moved(snapshot, [name for name in gone if not is_absolute(name)])
+    places |= _find_moved(snapshot, files, [name for name in gone if not is_absolute(name)])
     num_gone = pc.sum(is_data).as_py() or 0
     places |= _find_kept(store, [name for name in asked if not is_absolute(name)], set(gone))
     places |= _find_kept_elsewhere(asked, set(gone), storage_options)
@@ -102,8 +102,10 @@ def find_lost(
     return LostFiles(files, names, places, empty, num_gone, away)
 
 
-def _find_moved(snapshot: Snapshot, gone: Sequence[str]) -> dict[str, str]:
-    """Return where files in no action of the log have the last part of a missing name.
+def _find_moved(snapshot: Snapshot, files: pa.Table, gone: Sequence[str]) -> dict[str, str]:
+    """Return where files in no action of the log have the last part of a missing name, and size.
+
+    ``files`` are the files that need the missing ones.
 
     A tool that changes the case of names may have moved a directory, or a person.
     """
@@ -117,12 +119,20 @@ def _find_moved(snapshot: Snapshot, gone: Sequence[str]) -> dict[str, str]:
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches if len(others) else ():
             others = others.filter(pc.invert(pc.is_in(others, value_set=batch["path"])))
-    is_hidden = HiddenRule(snapshot.metadata).mask(pa.chunked_array([others]))
-    others = others.filter(pc.invert(is_hidden).combine_chunks())
-    moved = {it.rpartition("/")[2]: it for it in others.to_pylist()}
-    places = {name: moved.get(name.rpartition("/")[2]) for name in gone}
+    others = others.filter(pc.invert(pc.match_substring_regex(others, _OWN)))
+    names = others.to_pylist()
+    infos = [info for info in snapshot.store.stat_many(names) if info is not None]
+    moved = {(it.name.rpartition("/")[2], it.size_bytes): it.name for it in infos}
+    vectors = {name: it for (name, _), it in moved.items()}  # their sizes are not in the log
+    sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
     text = "{!r} has the same file name, and no action of the log has it: perhaps it was moved"
-    return {name: text.format(other) for name, other in places.items() if other is not None}
+    places = {}
+    for name in gone:
+        end = name.rpartition("/")[2]
+        other = moved.get((end, sizes[name])) if name in sizes else vectors.get(end)
+        if other is not None:
+            places[name] = text.format(other)
+    return places
 
 
 def ensure_still_lost(store: Store, names: pa.ChunkedArray) -> None:

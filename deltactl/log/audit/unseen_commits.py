@@ -22,23 +22,31 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 
 _NO_KEYS: Final = pa.array([], pa.string())
-_REPLACES: Final = frozenset({"CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT"})
+_REPLACES: Final = frozenset(
+    {
+        "CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE",
+        "REPLACE TABLE AS SELECT", "TRUNCATE",
+    }
+)  # fmt: skip
+# These keep the rows that they do not name. A wrong RESTORE is RESTORE_INCOMPLETE.
+_KEEPS: Final = frozenset({"DELETE", "MERGE", "OPTIMIZE", "RESTORE", "UPDATE"})
 _NO_CONDITION: Final = ("", "[]", '["true"]')
-_Extent: TypeAlias = Literal["all", "part"]
+_Extent: TypeAlias = Literal["all", "part", "unknown"]
 
 
 class _Writes(EventCollector):
-    """Collects the events, and which commits replaced all rows, or a part of them."""
+    """Collects the events, and whether commits replaced all rows, or a part of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.extents: dict[int, _Extent] = {}
 
     def see(self, commit: CommitBytes) -> bool:
+        extent: _Extent | None = "unknown"
         with suppress(CorruptLogError):  # parsing reports it
             extent = _find_extent(commit.info or {})
-            if extent is not None and commit.version is not None:
-                self.extents[commit.version] = extent
+        if extent is not None and commit.version is not None:
+            self.extents[commit.version] = extent
         return super().see(commit)
 
 
@@ -48,11 +56,15 @@ def _find_extent(info: Mapping[str, Any]) -> _Extent | None:
     has_condition = chosen.get("predicate") not in (None, *_NO_CONDITION)
     if operation == "WRITE" and str(chosen.get("mode")).lower() == "overwrite":
         return "part" if has_condition else "all"
+    if operation == "STREAMING UPDATE" and chosen.get("outputMode") == "Complete":
+        return "all"
     if operation == "DELETE" and not has_condition:
         # delta-rs states no condition then. Others may never state one.
         is_known = "predicate" in chosen or str(info.get("engineInfo")).startswith("delta-rs")
         return "all" if is_known else None
-    return "all" if operation in _REPLACES else None
+    if operation in _REPLACES:
+        return "all"
+    return None if operation in _KEEPS else "unknown"
 
 
 def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
@@ -142,13 +154,16 @@ def _find_overwrite(
 ) -> int | None:
     """Return an overwrite after version ``first``, which added a ``lacking`` file.
 
-    An overwrite of a part counts if it has files in the directory of a lacking file.
+    An overwrite of a part counts if it has files in the directory of a lacking file, and a commit
+    of which it is not known what it does, if it removes rows there.
     """
     folders = pc.unique(_folders(events.filter(pc.is_in(events["key"], value_set=lacking))))
     for version in sorted(it for it in extents if it > first):
-        own = _folders(events.filter(pc.equal(events["version"], version)))
-        is_near = pc.any(pc.is_in(own, value_set=folders)).as_py()
-        if extents[version] == "all" or is_near or not len(folders):
+        own = events.filter(pc.equal(events["version"], version))
+        if extents[version] == "unknown":
+            own = own.filter(pc.and_(own["is_change"], pc.invert(own["is_add"])))
+        is_near = pc.any(pc.is_in(_folders(own), value_set=folders)).as_py()
+        if extents[version] == "all" or is_near or (own.num_rows and not len(folders)):
             return version
     return None
 

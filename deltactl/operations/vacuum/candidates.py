@@ -86,8 +86,8 @@ class Filters:
     that no Delta writer gives: with the last time of a removal, and the size if all actions have
     the same. ``runs``: ids of the runs that hold a lease, which began at or after
     ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
-    files that were modified at or after the cutoff. ``find_targets`` returns those of some files to
-    which other files of the log are links, without a listing. ``sorting`` receives the files that
+    files that were modified at or after the cutoff. ``find_targets`` returns links of the
+    log and their targets among some files, without a listing. ``sorting`` receives the files that
     are kept, if they have positions.
     """
 
@@ -286,7 +286,7 @@ def find_links(store: Store, directories: Iterable[str]) -> set[str]:
 
 
 def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> set[str]:
-    """Return the names to which other files of the log are links, without a listing.
+    """Return links in the log and the names to which they lead, without a listing.
 
     A link has the size of its target. So only files with the sizes of ``files`` are looked up, and
     files with deletion vectors, whose sizes are not in the log.
@@ -299,8 +299,14 @@ def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> 
         names.append(vector_files(batch["deletion_vector"]).drop_null())
     known = pc.unique(pa.chunked_array([chunk for part in names for chunk in part.chunks]))
     own = [it for it in known.to_pylist() if not is_absolute_name(it)]
-    real = zip(own, snapshot.store.real_names(own), strict=True)
-    return {target for name, target in real if target is not None and target != name}
+    return follow_links(snapshot.store, own)
+
+
+def follow_links(store: Store, names: Sequence[str]) -> set[str]:
+    """Return the names to which links lead, and the links: they may be parts of longer ways."""
+    real = zip(names, store.real_names(names), strict=True)
+    pairs = {name: target for name, target in real if target is not None and target != name}
+    return {*pairs, *pairs.values()}
 
 
 def empty_directories(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:

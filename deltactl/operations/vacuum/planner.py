@@ -36,6 +36,7 @@ from deltactl.operations.vacuum.candidates import (
     find_link_targets,
     find_links,
     find_tables,
+    follow_links,
     parent_directories,
 )
 from deltactl.operations.vacuum.horizon import Absent, find_horizon
@@ -337,8 +338,10 @@ class Planner:
         files = listing.rows().filter(pc.is_null(roles))
         names = files["path"]
         filters = self._filters(scan)
-        if not is_partial:
-            filters.find_targets = None  # the listing has the links
+        if not is_partial and filters.find_targets is not None:
+            # The listing has all links but those in hidden directories.
+            hidden_names = distinct_names(*unlisted.values()).to_pylist()
+            filters.find_targets = lambda _: follow_links(self.store, hidden_names)
         if sorting is not None:
             sorting.roles, filters.sorting = roles, sorting
         filters.spared = self._find_reason_to_spare(scan)

@@ -539,6 +539,16 @@ def test_faults_at_every_call(kind: str, action: Any, when: Any) -> None:
     assert seen == ({False, *later} if when == "before" else {True})
 
 
+def test_a_file_of_another_size_is_not_the_moved_one(tmp_path: Path) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")])
+    (lost, _) = builder.append([{"id": 1}], [{"id": 2}])
+    (tmp_path / "backup").mkdir()
+    (tmp_path / lost).rename(tmp_path / "backup" / lost)
+    (tmp_path / "backup" / lost).write_bytes(b"PAR1")
+    report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
+    assert (report.version_after, report.num_left) == (2, 0)
+
+
 def test_a_file_in_another_directory_stays(tmp_path: Path) -> None:
     """A tool that renames directories to lower case moved it."""
     builder = TableBuilder(tmp_path, [Column("id"), Column("P", "string")], partition_by=["P"])

@@ -1,8 +1,10 @@
 """A commit was written without one that a wrong checkpoint lacks: a repair would double rows."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -141,6 +143,34 @@ def test_an_overwrite_did_not_see_a_lost_append(
     ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        None,
+        {"operation": "STREAMING UPDATE", "operationParameters": {"outputMode": "Complete"}},
+        {"operation": ["x"], "operationParameters": 1},
+        {"operation": "TRUNCATE"},
+    ],
+)
+def test_an_overwrite_by_a_writer_that_does_not_call_it_so(
+    tmp_path: Path, info: dict[str, Any] | None
+) -> None:
+    append(tmp_path, 0)
+    append(tmp_path, 1)
+    append(tmp_path, 2)
+    with emptied(tmp_path / commit_path(1)):
+        DeltaTable(tmp_path).create_checkpoint()
+        write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
+    path = tmp_path / commit_path(3)
+    lines = [line for line in path.read_text().splitlines() if "commitInfo" not in line]
+    if info is not None:
+        lines.append(json.dumps({"commitInfo": info}))
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(SafetyError, match="3.json replaces or deletes rows, but leaves files of"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == [0, 1, 2]
 
 
 def test_a_delete_of_all_rows_did_not_see_a_lost_append(tmp_path: Path) -> None:

@@ -286,3 +286,36 @@ def test_a_file_to_which_another_one_is_a_link_stays(
     report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
     assert (report.files_removed, report.plan.kept) == (0, {"reached by a symbolic link": 1})
     assert [row["id"] for row in rows_with_delta_rs(tmp_path)] == [1]
+
+
+@pytest.mark.parametrize("mode", ["lite", "full"])
+def test_each_link_on_the_way_stays(tmp_path: Path, mode: Literal["lite", "full"]) -> None:
+    """The log has the link in the middle, which a commit removed."""
+    builder = TableBuilder(tmp_path, [Column("id")])
+    live, middle = builder.append([{"id": 1}], [{"id": 1}])
+    (tmp_path / middle).rename(tmp_path / "old.parquet")
+    (tmp_path / middle).symlink_to("old.parquet")
+    (tmp_path / live).unlink()
+    (tmp_path / live).symlink_to(middle)
+    builder.remove(middle)
+    age(tmp_path)
+    report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
+    assert report.files_removed == 0
+    assert [row["id"] for row in rows_with_delta_rs(tmp_path)] == [1]
+
+
+@pytest.mark.parametrize("mode", ["lite", "full"])
+def test_a_link_in_a_hidden_directory(tmp_path: Path, mode: Literal["lite", "full"]) -> None:
+    builder = TableBuilder(tmp_path, [Column("id")])
+    (old,) = builder.append([{"id": 1}])
+    add = builder.write_file([{"id": 1}])
+    (tmp_path / "_h").mkdir()
+    (tmp_path / add["add"]["path"]).unlink()
+    add["add"]["path"] = "_h/live.parquet"
+    (tmp_path / "_h/live.parquet").symlink_to(f"../{old}")
+    builder.commit(add)
+    builder.remove(old)
+    age(tmp_path)
+    report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
+    assert report.files_removed == 0
+    assert [row["id"] for row in rows_with_delta_rs(tmp_path)] == [1]
