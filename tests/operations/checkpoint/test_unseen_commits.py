@@ -157,9 +157,8 @@ def test_an_overwrite_did_not_see_a_lost_append(
 def test_an_overwrite_by_a_writer_that_does_not_call_it_so(
     tmp_path: Path, info: dict[str, Any] | None
 ) -> None:
-    append(tmp_path, 0)
-    append(tmp_path, 1)
-    append(tmp_path, 2)
+    for number in range(3):
+        append(tmp_path, number)
     with emptied(tmp_path / commit_path(1)):
         DeltaTable(tmp_path).create_checkpoint()
         write_deltalake(tmp_path, pa.table({"id": [0, 1, 2]}), mode="overwrite")
@@ -174,9 +173,8 @@ def test_an_overwrite_by_a_writer_that_does_not_call_it_so(
 
 
 def test_a_delete_of_all_rows_did_not_see_a_lost_append(tmp_path: Path) -> None:
-    append(tmp_path, 0)
-    append(tmp_path, 1)
-    append(tmp_path, 2)
+    for number in range(3):
+        append(tmp_path, number)
     with emptied(tmp_path / commit_path(1)):
         DeltaTable(tmp_path).create_checkpoint()
         DeltaTable(tmp_path).delete()
