@@ -86,8 +86,8 @@ class Filters:
     that no Delta writer gives: with the last time of a removal, and the size if all actions have
     the same. ``runs``: ids of the runs that hold a lease, which began at or after
     ``runs_since_ms``. ``restored``: names that undone runs brought back. ``young_ms``: the times of
-    files that were modified at or after the cutoff. ``find_targets`` returns links of the
-    log and their targets among some files, without a listing. ``sorting`` receives the files that
+    files that were modified at or after the cutoff. ``find_targets`` gets the files that are left,
+    and returns names of links in the log and of their targets. ``sorting`` receives the files that
     are kept, if they have positions.
     """
 
@@ -298,13 +298,16 @@ def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> 
         names.append(batch["path"].filter(pc.is_in(batch["size_bytes"], value_set=sizes)))
         names.append(vector_files(batch["deletion_vector"]).drop_null())
     known = pc.unique(pa.chunked_array([chunk for part in names for chunk in part.chunks]))
-    own = [it for it in known.to_pylist() if not is_absolute_name(it)]
-    return follow_links(snapshot.store, own)
+    return follow_links(snapshot.store, known)
 
 
-def follow_links(store: Store, names: Sequence[str]) -> set[str]:
-    """Return the names to which links lead, and the links: they may be parts of longer ways."""
-    real = zip(names, store.real_names(names), strict=True)
+def follow_links(store: Store, names: pa.Array | pa.ChunkedArray) -> set[str]:
+    """Return the names to which links lead, and the links, which others may lead through.
+
+    Absolute names, perhaps on other storage, are left out.
+    """
+    own = [it for it in names.to_pylist() if not is_absolute_name(it)]
+    real = zip(own, store.real_names(own), strict=True)
     pairs = {name: target for name, target in real if target is not None and target != name}
     return {*pairs, *pairs.values()}
 

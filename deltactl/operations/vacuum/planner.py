@@ -340,8 +340,8 @@ class Planner:
         filters = self._filters(scan)
         if not is_partial and filters.find_targets is not None:
             # The listing has all links but those in hidden directories.
-            hidden_names = distinct_names(*unlisted.values()).to_pylist()
-            filters.find_targets = lambda _: follow_links(self.store, hidden_names)
+            outside = distinct_names(*unlisted.values())
+            filters.find_targets = lambda _: follow_links(self.store, outside)
         if sorting is not None:
             sorting.roles, filters.sorting = roles, sorting
         filters.spared = self._find_reason_to_spare(scan)

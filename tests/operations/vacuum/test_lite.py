@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 from deltactl.errors import (
@@ -17,6 +18,8 @@ from deltactl.log.delta_log import DeltaLog
 from deltactl.log.upkeep.last_vacuum_info import read_last_vacuum_info, write_last_vacuum_info
 from deltactl.operations.maintain.observe import observe_table
 from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.vacuum.candidates import follow_links
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs
 from tests.operations.vacuum.test_local import age
@@ -319,3 +322,8 @@ def test_a_link_in_a_hidden_directory(tmp_path: Path, mode: Literal["lite", "ful
     report = Table(tmp_path).vacuum(mode=mode, retain="0s", force_retention=True)
     assert report.files_removed == 0
     assert [row["id"] for row in rows_with_delta_rs(tmp_path)] == [1]
+
+
+def test_names_on_other_storage_are_no_links(tmp_path: Path) -> None:
+    names = pa.array(["s3://bucket/a.parquet", "b.parquet"])
+    assert follow_links(LocalStore(str(tmp_path)), names) == set()
