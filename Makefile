@@ -9,13 +9,14 @@ REPORT := build/test-report.xml
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
 UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
 	--ignore=tests/storage/objects
+LINT := types style layers
 CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 # Tests start many processes of Python. Each would compile the modules again if none stored them.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers catalog-servers lint style types layers format coverage explore explore-slow explore-spark explore-matrix faults fleet fuzz generate histories races world \
+.PHONY: help setup quick test collect test-lowest servers catalog-servers lint style types layers format coverage explore explore-slow explore-spark explore-matrix faults fleet fuzz generate histories races world \
 	audit dist docs pictures demo scale clean
 
 help: ## show the targets
@@ -31,7 +32,8 @@ $(STAMP): pyproject.toml .ci/setup
 quick: lint ## lint, then the unit tests that need no server, no Spark and no other writer's tables
 	$(PYTEST) -m "not slow and not spark and not servers and not corpus and not thorough" $(UNITS)
 
-test: lint servers ## lint, then run all tests but the slow ones
+test: servers ## lint, then run all tests but the slow ones
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync $(LINT) collect
 	@mkdir -p $(dir $(REPORT))
 	TMPDIR=$$(bash .ci/scratch) $(PYTEST) -o tmp_path_retention_policy=failed --junit-xml=$(REPORT)
 
@@ -42,7 +44,7 @@ catalog-servers: $(STAMP) ## build the server of Unity Catalog that tests use if
 	$(BIN)/python -m tests.support.catalog_servers
 
 lint: $(STAMP) ## style, format, types, layers
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style layers
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync $(LINT)
 
 style: $(STAMP)
 	$(BIN)/ruff check .
@@ -53,6 +55,10 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	$(BIN)/lint-imports --no-logo
+
+# Compiles the tests once, beside the type checker. Otherwise each worker compiles all of them.
+collect: $(STAMP)
+	@set -o pipefail; $(BIN)/pytest --collect-only -q | tail -n 1
 
 format: $(STAMP) ## format the sources and apply the fixes of the linter
 	$(BIN)/ruff check --fix-only .
