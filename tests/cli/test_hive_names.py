@@ -23,7 +23,8 @@ from tests.cli.conftest import RunCli
 from tests.support.hive_metastore import HiveSpark, hive_metastore
 from tests.support.unity_stub import unity_stub
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("hive")]
+# Two processes of Java take 40 seconds to start: `make explore-spark` runs these tests.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("hive")]
 
 
 @pytest.fixture(scope="module")

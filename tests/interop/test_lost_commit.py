@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("has_timestamps", ["false", "true"])
+@pytest.mark.parametrize("has_timestamps", [pytest.param("false", marks=pytest.mark.slow), "true"])
 def test_a_later_commit_lets_all_open_the_table(
     has_timestamps: str, delta_spark: SparkSession, tmp_path: Path
 ) -> None:
