@@ -32,6 +32,7 @@ from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import encode_path, is_absolute
+from deltactl.protocol.vacuum_names import writer_mask
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -107,8 +108,11 @@ def _find_moved(snapshot: Snapshot, files: pa.Table, gone: Sequence[str]) -> dic
 
     ``files`` are the files that need the missing ones.
 
-    A tool that changes the case of names may have moved a directory, or a person.
+    A tool that changes the case of names may have moved a directory, or a person. Other tables may
+    have files of the same name if no Delta writer gave it.
     """
+    asked = pa.chunked_array([pa.array(gone, pa.string())])
+    gone = asked.filter(writer_mask(asked)).to_pylist()
     ends = {name.rpartition("/")[2]: name for name in gone}
     wanted, found = pa.array(ends, pa.string()), [pa.array([], pa.string())]
     for part in snapshot.store.walk() if ends else ():
@@ -119,13 +123,12 @@ def _find_moved(snapshot: Snapshot, files: pa.Table, gone: Sequence[str]) -> dic
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches if len(others) else ():
             others = others.filter(pc.invert(pc.is_in(others, value_set=batch["path"])))
-    others = others.filter(pc.invert(pc.match_substring_regex(others, _OWN)))
-    names = others.to_pylist()
+    names = others.filter(pc.invert(pc.match_substring_regex(others, _OWN))).to_pylist()
     infos = [info for info in snapshot.store.stat_many(names) if info is not None]
     moved = {(it.name.rpartition("/")[2], it.size_bytes): it.name for it in infos}
     vectors = {name: it for (name, _), it in moved.items()}  # their sizes are not in the log
     sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
-    text = "{!r} has the same file name, and no action of the log has it: perhaps it was moved"
+    text = "{!r} has the same file name, and is not in the log: perhaps it was moved"
     places = {}
     for name in gone:
         end = name.rpartition("/")[2]

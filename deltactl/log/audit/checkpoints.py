@@ -136,7 +136,9 @@ def _judge(
     if evidence is not None:
         problem += f"; or the commits are wrong, not this file: {evidence}"
         return Verdict(checkpoint, "ambiguous", problem)
-    if (unseen := find_unseen(log, own, replayed)) is not None:
+    wrong = [v.checkpoint.version for v in before if v.trust in ("bad", "ambiguous")]
+    unseen = find_unseen(log, own, replayed, min([*wrong, own.version]))
+    if unseen is not None:
         return Verdict(checkpoint, "ambiguous", f"{problem}; but {unseen}", lacks_unseen=True)
     return Verdict(checkpoint, "bad", problem)
 

@@ -278,9 +278,9 @@ def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> s
     return foreign_roots(pa.chunked_array([pa.array(found, pa.string())]), (), iceberg=iceberg)
 
 
-def find_links(store: Store, directories: Iterable[str]) -> set[str]:
-    """Return the directories behind links, and the link targets under the root."""
-    ordered = sorted(directories)
+def find_links(store: Store, names: Iterable[str]) -> set[str]:
+    """Return the names that are links or behind links, and the link targets under the root."""
+    ordered = sorted(names)
     pairs = zip(ordered, store.real_names(ordered), strict=True)
     return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}
 
@@ -302,14 +302,8 @@ def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> 
 
 
 def follow_links(store: Store, names: pa.Array | pa.ChunkedArray) -> set[str]:
-    """Return the names to which links lead, and the links, which others may lead through.
-
-    Absolute names, perhaps on other storage, are left out.
-    """
-    own = [it for it in names.to_pylist() if not is_absolute_name(it)]
-    real = zip(own, store.real_names(own), strict=True)
-    pairs = {name: target for name, target in real if target is not None and target != name}
-    return {*pairs, *pairs.values()}
+    """Do the same for names in the log. Leave out absolute ones, perhaps on other storage."""
+    return find_links(store, [it for it in names.to_pylist() if not is_absolute_name(it)])
 
 
 def empty_directories(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl import ConflictError, SafetyError, StorageError, Table, UsageError, VacuumOptions
 from deltactl.errors import (
@@ -540,24 +541,39 @@ def test_faults_at_every_call(kind: str, action: Any, when: Any) -> None:
 
 
 def test_a_file_of_another_size_is_not_the_moved_one(tmp_path: Path) -> None:
-    builder = TableBuilder(tmp_path, [Column("id")])
-    (lost, _) = builder.append([{"id": 1}], [{"id": 2}])
+    for number in (1, 2):
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
+    lost = Path(DeltaTable(tmp_path).file_uris()[0])
+    lost.unlink()
     (tmp_path / "backup").mkdir()
-    (tmp_path / lost).rename(tmp_path / "backup" / lost)
-    (tmp_path / "backup" / lost).write_bytes(b"PAR1")
+    (tmp_path / "backup" / lost.name).write_bytes(b"PAR1")
     report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
     assert (report.version_after, report.num_left) == (2, 0)
 
 
+def test_a_name_that_any_program_gives_shows_no_move(tmp_path: Path) -> None:
+    """DuckDB gives the name ``data_0.parquet`` to a file of each directory."""
+    builder = TableBuilder(tmp_path, [Column("id")])
+    builder.append([{"id": 2}])
+    add = builder.write_file([{"id": 1}])
+    (tmp_path / "other").mkdir()
+    (tmp_path / add["add"]["path"]).rename(tmp_path / "other/data_0.parquet")
+    add["add"]["path"] = "data_0.parquet"
+    builder.commit(add)
+    report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
+    assert (report.version_after, report.num_left) == (3, 0)
+
+
 def test_a_file_in_another_directory_stays(tmp_path: Path) -> None:
     """A tool that renames directories to lower case moved it."""
-    builder = TableBuilder(tmp_path, [Column("id"), Column("P", "string")], partition_by=["P"])
-    names = builder.append([{"id": 1, "P": "a"}], [{"id": 2, "P": "b"}])
+    rows = pa.table({"id": [1, 2], "P": ["a", "b"]})
+    write_deltalake(tmp_path, rows, partition_by=["P"])
+    (name,) = (tmp_path / "P=a").iterdir()
     (tmp_path / "P=a").rename(tmp_path / "p=a")
     report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
     assert isinstance(report, MissingReport)
     assert (report.version_after, report.num_left) == (None, 1)
     place = report.rows["place"][0].as_py()
-    assert place.startswith(f"'p{names[0][1:]}' has the same file name")
+    assert place.startswith(f"'p=a/{name.name}' has the same file name")
     (tmp_path / "p=a").rename(tmp_path / "P=a")
-    assert codes(check(builder.store)) == []
+    assert codes(check(LocalStore(str(tmp_path)))) == []

@@ -292,12 +292,16 @@ def test_a_file_to_which_another_one_is_a_link_stays(
 
 
 @pytest.mark.parametrize("mode", ["lite", "full"])
-def test_each_link_on_the_way_stays(tmp_path: Path, mode: Literal["lite", "full"]) -> None:
-    """The log has the link in the middle, which a commit removed."""
+@pytest.mark.parametrize("target", ["old.parquet", "../old.parquet"])
+def test_each_link_on_the_way_stays(
+    tmp_path: Path, target: str, mode: Literal["lite", "full"]
+) -> None:
+    """The log has the link in the middle, which a commit removed. Perhaps it leads out."""
+    tmp_path /= "t"
     builder = TableBuilder(tmp_path, [Column("id")])
     live, middle = builder.append([{"id": 1}], [{"id": 1}])
-    (tmp_path / middle).rename(tmp_path / "old.parquet")
-    (tmp_path / middle).symlink_to("old.parquet")
+    (tmp_path / middle).rename(tmp_path / target)
+    (tmp_path / middle).symlink_to(target)
     (tmp_path / live).unlink()
     (tmp_path / live).symlink_to(middle)
     builder.remove(middle)
