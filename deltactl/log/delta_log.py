@@ -32,6 +32,7 @@ from deltactl.log.history.timestamps import (
     find_clamped,
     find_misdated,
     resolve_timestamp,
+    warn_of_late_times,
 )
 from deltactl.log.listing import LogListing, list_log, retry_after_log_cleanup
 from deltactl.log.rebuildable import find_rebuildable
@@ -712,6 +713,11 @@ class DeltaLog:
     def commit_times(self) -> dict[int, int]:
         """Return the time of each commit file, strictly ascending, in ms since 1970 UTC."""
         return file_times(self.listing, self.listing.commits)
+
+    def warn_of_late_times(self, found: int, timestamp_ms: int) -> None:
+        """Warn if the times of copied files make a version the one ``found`` for a timestamp."""
+        times = {v: time for v, time in self.commit_times().items() if v >= found}
+        warn_of_late_times(self.listing, times, timestamp_ms, self.warn)
 
     def timestamp_of(self, snapshot: Snapshot) -> int:
         """Return the time of a version, in ms since 1970 UTC, as the history shows it.

@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.output.sections import Column, Fact, Kind, Listed, Section, Table, Tone, list_rows
+from deltactl.cli.output.sections import (
+    Column,
+    Fact,
+    Kind,
+    Listed,
+    Section,
+    Table,
+    Tone,
+    list_rows,
+    list_single_versions,
+)
 from deltactl.cli.pages.detail import describe_sizes_change, describe_skipping
 from deltactl.cli.pages.vacuum import list_files
 from deltactl.errors import DataFileError
@@ -99,8 +109,9 @@ def _describe_result(report: OptimizeReport) -> Section:
     elif not any(isinstance(it.error, DataFileError) for it in report.failures):
         undo += f"; version {report.version_before} can still be read"
     became = f"{format_count(report.files_removed, 'file')} became {report.files_added:,}"
+    versions = list_single_versions(report.versions).text(is_whole=True)
     return Section(
-        (Tone.GOOD(became), f" in version {', '.join(map(str, report.versions))}"),
+        (Tone.GOOD(became), f" in {versions}"),
         facts=[
             ("size", f"{before} -> {after}"),
             ("rows", f"{report.rows_rewritten:,} rewritten: {verified}"),

@@ -14,6 +14,7 @@ from deltactl.cli.output.sections import (
     Table,
     Tone,
     list_rows,
+    list_single_versions,
     list_versions,
 )
 from deltactl.cli.parsing.argv import typed_command
@@ -77,7 +78,6 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
     elif until_ms is not None:
         undo = typed_command(["vacuum", table, "--undo", str(report.run_id)])
     folders, left, gone = report.folders_removed, plan.left_over, report.vanished
-    versions = ", ".join(map(str, report.versions))
     tone = Tone.CAUTION if report.failures or report.lost else Tone.GOOD
     removed, size = format_count(report.files_removed, "file"), format_size(report.bytes_removed)
     return Section(
@@ -88,7 +88,7 @@ def _describe_result(report: VacuumReport, table: str) -> Section:
             ("already deleted", format_count(gone, "file") if gone else None),
             ("stopped early", report.stopped.message if report.stopped else None),
             ("run", report.run_id),
-            ("committed", f"versions {versions}" if versions else None),
+            ("committed", list_single_versions(report.versions) if report.versions else None),
             ("kept until", f"{format_timestamp(until_ms)}, at least" if until_ms else None),
             ("undo", undo),
         ],

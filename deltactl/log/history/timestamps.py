@@ -174,7 +174,7 @@ def resolve_timestamp(
         _warn_of_same_second(chosen, times, position, timestamp_ms, warn)
     if chosen is not timed:
         known = dict(zip(chosen[position - 1 :], times[position - 1 :], strict=True))
-        _warn_of_late_times(listing, known, timestamp_ms, warn)
+        warn_of_late_times(listing, known, timestamp_ms, warn)
     if not allow_later and times[position - 1] < timestamp_ms:
         _ensure_next_commit(listing, chosen[position - 1], timestamp_ms, reader.store.uri)
     return chosen[position - 1]
@@ -207,10 +207,13 @@ def _ensure_next_commit(listing: LogListing, found: int, timestamp_ms: int, wher
     )
 
 
-def _warn_of_late_times(
+def warn_of_late_times(
     listing: LogListing, times: Mapping[int, int], timestamp_ms: int, warn: Warn
 ) -> None:
-    """Warn if a version after the first of ``times``, the one found, is late by its order only."""
+    """Warn if a version after the first of ``times``, the one found, is late by its order only.
+
+    ``times`` are those of ``file_times``, in ms since 1970 UTC.
+    """
     found, *later = times
     own = {version: listing.commits[version].modified_ms for version in times}
     older = [v for v in later if own[v] <= timestamp_ms and times[v] - own[v] >= _FAR_OFF_MS]

@@ -136,6 +136,7 @@ def version_at(log: DeltaLog, timestamp_ms: int) -> VersionAt:
         if not found:
             raise _before_all(log, timestamp_ms)
         version = int(found[0]["version"])
+        log.warn_of_late_times(version, timestamp_ms)
     pair = Selection(first_version=version, last_version=version + 1)
     rows = log.history(pair).rows
     row = next((row for row in rows if row["version"] == version), None)

@@ -285,7 +285,7 @@ def test_a_lost_bin_is_done_again(
     Rival(table, monkeypatch, b"2024-01-02", times=1)
     ran = cli("optimize", "events", "--no-lease")
     assert ran.code == 0
-    assert ran.out.startswith("8 files became 2 in version 3, 4\n")
+    assert ran.out.startswith("8 files became 2 in versions 3-4\n")
     said = " ".join(ran.out.split())
     assert "1 bin, which deltactl planned again in 1 round" in said
     assert "Do not restore version 1: this would also undo 1 commit of other writers" in said

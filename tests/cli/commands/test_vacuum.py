@@ -128,7 +128,7 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
         "3 files moved to quarantine (2.5 KiB)\n"
         "  directories  2 empty ones removed\n"
         "  run          RUN\n"
-        "  committed    versions 3, 4\n"
+        "  committed    versions 3-4\n"
         "  kept until   TIME, at least\n"
         "  undo         deltactl vacuum events --undo RUN\n"
     )

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,17 @@ def test_version_at_a_time(tmp_path: Path, ms: int, version: int, after: int | N
     found = at(write_log(tmp_path, 4), ms)
     assert found.row["version"] == version
     assert (found.next_row["version"] if found.next_row else None) == after
+
+
+def test_a_copied_commit_makes_later_ones_late(tmp_path: Path) -> None:
+    write_log(tmp_path, 5)
+    late = (START_MS + 900_000) / 1000
+    os.utime(log_path(tmp_path, 2), (late, late))
+    warnings: list[str] = []
+    log = DeltaLog(open_store(str(tmp_path)), warnings.append)
+    assert version_at(log, START_MS + 3500).row["version"] == 1
+    (warning,) = warnings
+    assert "as version 1, as by Delta on Spark, but the commit of version 3 has a file" in warning
 
 
 @pytest.mark.parametrize("broken", [False, True])
