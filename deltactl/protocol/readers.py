@@ -98,6 +98,16 @@ ENGINES: Final = (
         _KERNEL | {"timestampWithoutTimezone"},
         knows_all=True,
     ),
+    # It refuses columnMapping as a reader feature only, and misreads it in an older protocol.
+    Engine(
+        "delta-rs datasets",
+        "1.6, to_pandas",
+        _MEASURED,
+        frozenset(
+            {"timestampNtz", "timestampWithoutTimezone", "variantType", "variantType-preview"}
+        ),
+        knows_all=True,
+    ),
     Engine(
         "DuckDB",
         "1.5",

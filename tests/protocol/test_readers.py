@@ -22,6 +22,7 @@ from tests.support.table_builder import Column, TableBuilder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+READERS = ("delta-rs", "delta-rs datasets", "DuckDB")
 READER_FEATURES = [name for name, row in REGISTRY.items() if row.reader]
 
 
@@ -61,9 +62,10 @@ def test_delta_rs_and_duckdb_read_what_is_claimed(tmp_path: Path) -> None:
     for name in READER_FEATURES:
         path = tmp_path / name
         found = answers(write_table(path, featured(name)))
-        claimed[name] = {engine: found[engine][0] for engine in ("delta-rs", "DuckDB")}
+        claimed[name] = {engine: found[engine][0] for engine in READERS}
         real[name] = {
             "delta-rs": "yes" if reads_delta_rs(path) else "no",
+            "delta-rs datasets": "yes" if reads_dataset(path) else "no",
             "DuckDB": "yes" if reads_duckdb(connection, path) else "no",
         }
     assert claimed == real
@@ -94,6 +96,13 @@ class TestWithSpark:
 def reads_spark(spark: SparkSession, path: Path) -> bool:
     try:
         return spark.sql(f"SELECT id FROM delta.`{path}`").count() == 1
+    except Exception:
+        return False
+
+
+def reads_dataset(path: Path) -> bool:
+    try:
+        return bool(deltalake.DeltaTable(path).to_pyarrow_table()["id"].to_pylist() == [1])
     except Exception:
         return False
 
@@ -148,6 +157,26 @@ def test_a_partition_column_after_a_mapped_column_is_null_in_duckdb(
         rows = connect_duckdb().sql(f"SELECT p FROM delta_scan('{path}')").fetchall()
         assert rows == [(value,)]
         assert answers(Table(path))["DuckDB"] == answer
+
+
+def test_datasets_of_delta_rs_lose_renamed_columns(tmp_path: Path) -> None:
+    """They refuse column mapping only if it is listed as a reader feature."""
+    deltalake.write_deltalake(tmp_path, pa.table({"amount": [1]}))
+    Table(tmp_path).alter(properties={"delta.columnMapping.mode": "name"})
+    log = tmp_path / "_delta_log"
+    commit = sorted(log.glob("*.json"))[-1]
+    (renamed,) = (
+        line.replace('\\"name\\":\\"amount\\"', '\\"name\\":\\"id\\"')
+        for line in commit.read_text().splitlines()
+        if line.startswith('{"metaData"')
+    )
+    (log / f"{int(commit.stem) + 1:020d}.json").write_text(f"{renamed}\n")
+    assert Table(tmp_path).snapshot().protocol.min_reader_version == 2
+    assert not reads_dataset(tmp_path)
+    assert reads_delta_rs(tmp_path)
+    found = answers(Table(tmp_path))
+    assert found["delta-rs datasets"] == ("no", ("columnMapping",))
+    assert found["delta-rs"] == ("yes", ())
 
 
 def test_what_duckdb_misreads_is_named(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ class FileSearch:
         found = names.filter(has_value)
         count = len(found)
         if count:
-            by_hand = not set(of).isdisjoint(BY_HAND)
+            by_hand = not set(of).isdisjoint(BY_HAND) or not (is_file or of)
             shown = found.slice(0, MOST_PARTS).to_pylist() if by_hand else ()
             parts = tuple(map(mask_directories, shown)) or ("paths",)
             self.found.add(place, files=count if is_file else 0, entries=count, parts=parts, of=of)

@@ -329,7 +329,15 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
             hint="Rerun, or delete these manifests. Until then, their readers return rows that "
             "were removed from the table.",
         )
+    if output.directories:
+        folders = {folder for name in plan.stale for folder in _parents(name)} - {MANIFEST_DIR}
+        output.directories.remove_directories(sorted(folders, key=len, reverse=True))
     return round((context.clock.monotonic() - started) * 1000)
+
+
+def _parents(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
 
 
 def _put_large(output: Store, name: str, blocks: Iterator[memoryview]) -> None:

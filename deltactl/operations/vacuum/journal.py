@@ -104,9 +104,9 @@ def remove_journal(store: Store, run_id: str) -> None:
 def _hint_at_space(num_files: int) -> str:
     needed = format_size(_SPACE_FOR_COMMITS + num_files * _SPACE_FOR_ROW)
     return (
-        f"Free {needed} on the disk, outside of the table or with `deltactl vacuum TABLE "
-        "--purge-quarantine`; then rerun. A vacuum needs up to this much for its journal and its "
-        "commits, before it deletes files. Nothing was removed."
+        f"Free {needed} on the disk, outside of the table or, if the table has a quarantine, with "
+        "`deltactl vacuum TABLE --purge-quarantine`; then rerun. A vacuum needs up to this much "
+        "for its journal and its commits, before it deletes files. Nothing was removed."
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.audit.commit_doubts import CommitDoubts
+from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.audit.gaps import find_gaps
 from deltactl.log.commits.events import CommitScan, EventCollector
 from deltactl.log.delta_log import DeltaLog
@@ -458,7 +459,7 @@ class Planner:
         """Return why all files that no action names are kept; ``None`` if they may be removed."""
         if self.orphans == "keep":
             return UNATTENDED
-        if self.doubts.found:
+        if self.doubts.found or any(it.problem for it in check_compactions(self.log)):
             return DOUBTFUL
         if any(find_gaps(self.log)):  # a checkpoint may lack what they added
             return INCOMPLETE

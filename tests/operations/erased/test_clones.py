@@ -93,6 +93,13 @@ def test_parquet_files_in_hidden_directories_are_read(tmp_path: Path) -> None:
     assert [(str(it.name), it.rows) for it in report.places] == [("symlink manifests", 1)]
 
 
+def test_a_directory_that_no_command_deletes_is_named(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1], "p": ["a"]}), partition_by=["p"])
+    (tmp_path / "_symlink_format_manifest" / "p=zebra").mkdir(parents=True)
+    (place,) = Table(str(tmp_path)).check_erased("p = 'zebra'").places
+    assert (place.steps, place.parts) == ((), ("_symlink_format_manifest/p=*/",))
+
+
 def test_settings_of_the_table_are_no_values(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"s": ["a"]}))
     Table(str(tmp_path)).alter(properties={"delta.appendOnly": "true", "owner": "true"})

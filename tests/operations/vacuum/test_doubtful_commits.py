@@ -81,6 +81,25 @@ def test_a_person_is_asked_about_files_that_a_commit_removed(root: Path) -> None
     assert len([*root.glob("*.parquet")]) == 2
 
 
+def test_a_file_that_only_a_compacted_file_adds(tmp_path: Path) -> None:
+    """Delta on Spark reads it there. The commit states no metrics that would show the loss."""
+    for number in range(3):
+        write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
+    lines = [
+        line
+        for version in (1, 2)
+        for line in (tmp_path / commit_path(version)).read_text().splitlines()
+        if line.startswith('{"add":')
+    ]
+    compacted = tmp_path / "_delta_log" / f"{1:020d}.{2:020d}.compacted.json"
+    compacted.write_text("\n".join(lines) + "\n")
+    (tmp_path / commit_path(1)).write_text('{"commitInfo":{"operation":"WRITE"}}\n')
+    age(tmp_path)
+    asked: list[VacuumPlan] = []
+    report = vacuum(tmp_path, "named", asked)
+    assert (report.files_removed, report.plan.kept) == (0, {DOUBTFUL: 1})
+
+
 def test_a_file_whose_deletion_vector_was_lost(tmp_path: Path) -> None:
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")], features={"deletionVectors"})
     (path,) = builder.append([{"id": 1}, {"id": 2}])
