@@ -177,7 +177,7 @@ def find_manifest(subject: TableSubject) -> list[Action]:
     return [
         subject.action(
             "manifest",
-            f"{format_count(stale, 'manifest')} that do not match version {snapshot.version}",
+            f"{format_count(stale, 'manifest')} not of version {snapshot.version}",
             Effect(requests_saved=stale),
             requests=_REQUESTS_A_RUN + stale,
         )
