@@ -138,23 +138,29 @@ def _without(files: pa.Table, column: str, *others: pa.Table) -> pa.Table:
 
 def _unseen(
     newest: pa.Table, removes: pa.Table, keys: pa.ChunkedArray, live: pa.ChunkedArray
-) -> pa.ChunkedArray:
+) -> pa.Array:
     """Return the commits that added files, and those that added what these commits removed.
 
     ``newest`` is the newest add of each file. Files that are ``live`` in the checkpoint were seen.
     """
-    found = pc.unique(newest["version_max"].filter(pc.is_in(newest["key"], value_set=keys)))
-    while True:
-        removed = removes.filter(pc.is_in(removes["version"], value_set=found))["key"]
-        removed = removed.filter(pc.invert(pc.is_in(removed, value_set=live)))
-        keys = pa.chunked_array([*keys.chunks, *removed.chunks], pa.string())
-        more = pc.unique(newest["version_max"].filter(pc.is_in(newest["key"], value_set=keys)))
-        if len(more) == len(found):
-            return found
-        found = more
+    removes = removes.filter(pc.invert(pc.is_in(removes["key"], value_set=live)))
+    added = newest["version_max"].take(pc.index_in(removes["key"], value_set=newest["key"]))
+    pairs = pa.table({"by": removes["version"], "of": added}).group_by(["by", "of"]).aggregate([])
+    removed: dict[int, list[int | None]] = {}
+    for by, of in zip(pairs["by"].to_pylist(), pairs["of"].to_pylist(), strict=True):
+        removed.setdefault(by, []).append(of)
+    found: set[int] = set()
+    is_wanted = pc.is_in(newest["key"], value_set=keys)
+    pending: list[int | None] = pc.unique(newest["version_max"].filter(is_wanted)).to_pylist()
+    while pending:
+        version = pending.pop()
+        if version is not None and version not in found:
+            found.add(version)
+            pending += removed.get(version, [])
+    return pa.array(sorted(found), pa.int64())
 
 
-def _find_repeated(log: DeltaLog, events: pa.Table, unseen: pa.ChunkedArray) -> str | None:
+def _find_repeated(log: DeltaLog, events: pa.Table, unseen: pa.Array) -> str | None:
     """Return a commit that removes a file again that an ``unseen`` one had removed."""
     removed = events["key"].filter(pc.is_in(events["version"], value_set=unseen))
     found = events.filter(pc.is_in(events["key"], value_set=removed))
