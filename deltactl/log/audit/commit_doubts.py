@@ -61,10 +61,18 @@ _WITHOUT_FILES: Final = frozenset(
         "UPDATE SCHEMA", "UPGRADE PROTOCOL", "VACUUM END", "VACUUM START",
     }
 )  # fmt: skip
-
+# These may change only the protocol.
+_CHANGES_PROPERTIES: Final = frozenset({"SET TBLPROPERTIES", "UNSET TBLPROPERTIES"})
+# Delta on Spark and delta-rs write a metaData action for each of these operations.
+_CHANGES_METADATA: Final = _CHANGES_PROPERTIES | {
+    "ADD COLUMN", "ADD COLUMNS", "ADD CONSTRAINT", "CHANGE COLUMN", "CHANGE COLUMNS",
+    "DROP COLUMNS", "DROP CONSTRAINT", "RENAME COLUMN", "REPLACE COLUMNS",
+}  # fmt: skip
 
 _TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
 _FILE_TIME: Final = re.compile(rb'"(?:modificationTime|deletionTimestamp)": ?(\d{1,18})\b')
+SAME_BYTES: Final = "it has the same bytes as"
+"""The problem of a copy of a commit begins so."""
 _KEEPS_DAMAGE: Final = (
     "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
 )
@@ -83,7 +91,7 @@ class _Claim:
 
 
 class CommitDoubts(Visitor):
-    """Compares each commit with its own metrics, and with the bytes of the other commits.
+    """Compares each commit with its operation, its metrics, and the bytes of the other commits.
 
     ``found`` has the problems by version. More actions than the metrics say are no problem: not all
     writers count all of them. ``restores`` are commits that may have undone others.
@@ -154,6 +162,8 @@ class CommitDoubts(Visitor):
                 self.found[version] = _describe_same(other)
         info = _read_info(commit)
         self.restores.take(version, info)
+        if _lacks_metadata(info, commit.data):
+            self.found[version] = f"it has no metaData action, but is a {info['operation']}"
         self._seen[version] = len(commit.data), _find_time(info, commit.data)
         claim = _read_claim(commit, info)
         if claim is not None:
@@ -213,6 +223,13 @@ class CommitDoubts(Visitor):
             if lacking:
                 problem = f"it has {' and '.join(lacking)} that its operationMetrics count"
                 self.found[version] = problem
+
+
+def _lacks_metadata(info: Mapping[str, Any], data: bytes) -> bool:
+    operation = info.get("operation")
+    if operation not in _CHANGES_METADATA or b'"metaData"' in data:
+        return False
+    return operation not in _CHANGES_PROPERTIES or b'"protocol"' not in data
 
 
 def restore_commit(table: str = "TABLE") -> str:
@@ -292,7 +309,7 @@ def _digest(commit: CommitBytes) -> bytes:
 
 
 def _describe_same(other: str) -> str:
-    return f"it has the same bytes as {other}: one of the two may have been overwritten"
+    return f"{SAME_BYTES} {other}: one of the two may have been overwritten"
 
 
 def _read_info(commit: CommitBytes) -> Mapping[str, Any]:

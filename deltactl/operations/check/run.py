@@ -294,6 +294,10 @@ class _Run:
             return LiveFiles(snapshot)
         try:
             files, readable = find_all_files(self.log, snapshot, self._commits, self.findings)
+        except MissingActionError as error:
+            first = self.log.first_commit
+            self.findings.add("LOG_ACTION_MISSING", error.message, version=first)
+            return LiveFiles(snapshot)
         except CorruptLogError as error:
             self.findings.note(f"files of older versions were not checked: {error.message}")
             return LiveFiles(snapshot)
