@@ -226,7 +226,7 @@ class CommitDoubts(Visitor):
 
 
 def _lacks_metadata(info: Mapping[str, Any], data: bytes) -> bool:
-    operation = info.get("operation")
+    operation = str(info.get("operation"))
     if operation not in _CHANGES_METADATA or b'"metaData"' in data:
         return False
     return operation not in _CHANGES_PROPERTIES or b'"protocol"' not in data
