@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.commit_doubts import ignore_broken
-from deltactl.log.commits.contents import CommitBytes
+from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.events import EventCollector
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.delta_log import DeltaLog
@@ -35,13 +35,15 @@ _CHANGES: Final = frozenset({"CLONE", "DELETE", "MERGE", "UPDATE"})
 # These remove files that exist no longer, or whose rows they keep.
 _KEEPS: Final = frozenset({"FSCK", "OPTIMIZE"})
 _RESTORE: Final = "RESTORE"
+_MOST_DIGITS: Final = 20
 _NO_CONDITION: Final = ("", "[]", '["true"]')
 
 
 class _Writes(EventCollector):
     """Collects the events, and the commits that replaced, changed or certainly kept all rows.
 
-    ``restored`` has the version that a RESTORE restored, or -1 if it is not stated.
+    ``restored`` has the version that a RESTORE restored, or -1 if it is not stated. ``txns`` has
+    the version of a commit, and the application and version of a ``txn`` action.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,7 @@ class _Writes(EventCollector):
         self.changing: set[int] = set()
         self.keeping: set[int] = set()
         self.restored: dict[int, int] = {}
+        self.txns: list[tuple[int, object, object]] = []
 
     def see(self, commit: CommitBytes) -> bool:
         info: Mapping[str, Any] = {}
@@ -60,13 +63,17 @@ class _Writes(EventCollector):
         if commit.version is not None:
             if operation == _RESTORE:
                 target = str(chosen.get("version"))
-                self.restored[commit.version] = int(target) if target.isdecimal() else -1
+                is_version = target.isdecimal() and len(target) < _MOST_DIGITS
+                self.restored[commit.version] = int(target) if is_version else -1
             elif _replaces_rows(operation, chosen, str(info.get("engineInfo"))):
                 self.replacing.add(commit.version)
             elif operation in _CHANGES:
                 self.changing.add(commit.version)
             elif operation in _KEEPS:
                 self.keeping.add(commit.version)
+            with suppress(CorruptLogError):
+                nodes = find_actions(commit.name, commit.data, "txn")
+                self.txns += [(commit.version, it.get("appId"), it.get("version")) for it in nodes]
         return super().see(commit)
 
 
@@ -87,7 +94,8 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
 
     A commit that removes a file again which the earlier one had removed did not see it, and
     probably neither did an overwrite that leaves files of the earlier one. A writer that changed
-    rows after the wrong checkpoint probably read this checkpoint.
+    rows after the wrong checkpoint probably read this checkpoint, or wrote it. A ``txn`` action
+    that is there already shows the same.
     """
     base, last, writes = replayed.segment.checkpoint_version, log.latest_version, _Writes()
     log.scan([v for v in log.commit_files if base < v <= last], writes, on_broken=ignore_broken)
@@ -111,14 +119,25 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
     newest_added = pc.max(added).as_py() or base
     restores = {v for v, target in writes.restored.items() if target < newest_added}
     changing = writes.changing | removing - writes.keeping - writes.restored.keys() | restores
-    suspects = {v for v in writes.replacing if v > first} | {v for v in changing if v > since}
+    suspects = {v for v in writes.replacing if v > first}
+    suspects |= {v for v in changing if v > first and v >= since}
+    later = (it for it in writes.txns if it[0] > own.version)
+    suspects |= {v for v, app, number in later if _is_repeated(app, number, own, replayed)}
     if not suspects:
         return None
     name = "an older commit" if first <= base else log.commit_file(first)
     return (
-        f"{log.commit_file(min(suspects))} replaces or changes rows, but leaves files of {name}: "
-        "perhaps its writer did not see this commit"
+        f"{log.commit_file(min(suspects))} replaces, changes or repeats rows, but leaves files of "
+        f"{name}: perhaps its writer did not see this commit"
     )
+
+
+def _is_repeated(app: object, version: object, own: Snapshot, replayed: Snapshot) -> bool:
+    """Return whether a ``txn`` action was written before, in a commit that a checkpoint lacks."""
+    before, seen = replayed.txns.get(str(app)), own.txns.get(str(app))
+    if before is None or not isinstance(version, int):
+        return False
+    return (-1 if seen is None else seen.version) < version <= before.version
 
 
 def _live_files(snapshot: Snapshot) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from deltactl.errors import SafetyError
 from deltactl.storage.local.store import LocalStore
@@ -135,7 +135,7 @@ def test_an_overwrite_did_not_see_a_lost_append(
         write_deltalake(tmp_path, again, mode="overwrite", predicate=condition)
     before = ids(tmp_path)
     with pytest.raises(
-        SafetyError, match="3.json replaces or changes rows, but leaves files of .*1.json"
+        SafetyError, match="3.json replaces, changes or repeats rows, but leaves files of .*1.json"
     ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == before
@@ -163,7 +163,9 @@ def test_an_overwrite_by_a_writer_that_does_not_call_it_so(
     if info is not None:
         lines.append(json.dumps({"commitInfo": info}))
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(SafetyError, match="3.json replaces or changes rows, but leaves files of"):
+    with pytest.raises(
+        SafetyError, match="3.json replaces, changes or repeats rows, but leaves files of"
+    ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == [0, 1, 2]
 
@@ -175,7 +177,7 @@ def test_a_delete_of_all_rows_did_not_see_a_lost_append(tmp_path: Path) -> None:
         DeltaTable(tmp_path).create_checkpoint()
         DeltaTable(tmp_path).delete()
     with pytest.raises(
-        SafetyError, match="3.json replaces or changes rows, but leaves files of .*1.json"
+        SafetyError, match="3.json replaces, changes or repeats rows, but leaves files of .*1.json"
     ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == []
@@ -273,11 +275,46 @@ def test_a_writer_read_the_wrong_checkpoint(
         append(tmp_path, 8)
         DeltaTable(tmp_path).create_checkpoint()
     before = ids(tmp_path)
-    with pytest.raises(SafetyError, match="5.json replaces or changes rows, but leaves .*2.json"):
+    with pytest.raises(
+        SafetyError, match="5.json replaces, changes or repeats rows, but leaves .*2.json"
+    ):
         Table(tmp_path).repair_checkpoints()
     assert ids(tmp_path) == before
     found = check(LocalStore(str(tmp_path)), checkpoints=True).findings["code"].to_pylist()
     assert found.count("CHECKPOINT_DOUBTFUL") == 2
+
+
+def test_the_writer_of_the_checkpoint_did_not_see_it(tmp_path: Path) -> None:
+    """It merged rows, and wrote the checkpoint of its commit."""
+    for number in (0, 3, 4):
+        append(tmp_path, number)
+    with emptied(tmp_path / commit_path(1)):
+        upsert(tmp_path)
+        DeltaTable(tmp_path).create_checkpoint()
+    before = ids(tmp_path)
+    with pytest.raises(SafetyError, match="3.json replaces, changes or repeats rows"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == before
+
+
+def test_a_batch_was_written_again(tmp_path: Path) -> None:
+    """The job asked for the version of its transaction, and got the one before."""
+
+    def write(batch: int) -> None:
+        txn = CommitProperties(app_transactions=[Transaction("job", batch)])
+        rows = pa.table({"id": [batch]})
+        write_deltalake(tmp_path, rows, mode="append", commit_properties=txn)
+
+    for batch in (0, 1):
+        write(batch)
+    append(tmp_path, 9)
+    with emptied(tmp_path / commit_path(1)):
+        DeltaTable(tmp_path).create_checkpoint()
+        write(1)
+    assert ids(tmp_path) == [0, 1, 9]
+    with pytest.raises(SafetyError, match="3.json replaces, changes or repeats rows"):
+        Table(tmp_path).repair_checkpoints()
+    assert ids(tmp_path) == [0, 1, 9]
 
 
 def test_later_commits_that_keep_rows(tmp_path: Path) -> None:
