@@ -245,3 +245,15 @@ def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunk
     """
     rest = pc.replace_substring_regex(paths, _JAVA_ESCAPED, "")
     return pc.fill_null(pc.match_substring_regex(rest, _NOT_JAVA), False)
+
+
+def parent_directories(names: pa.ChunkedArray) -> set[str]:
+    """Return all directories that contain one of the files, directly or deeper."""
+    parents = pc.unique(pc.replace_substring_regex(names, r"/?[^/]*$", "")).to_pylist()
+    found: set[str] = set()
+    for deepest in parents:
+        parent = deepest
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found

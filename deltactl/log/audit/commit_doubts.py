@@ -71,8 +71,6 @@ _CHANGES_METADATA: Final = _CHANGES_PROPERTIES | {
 
 _TIME_UNIT_MS: Final = 1000  # S3 and Azure give times of files in whole seconds
 _FILE_TIME: Final = re.compile(rb'"(?:modificationTime|deletionTimestamp)": ?(\d{1,18})\b')
-SAME_BYTES: Final = "it has the same bytes as"
-"""The problem of a copy of a commit begins so."""
 _KEEPS_DAMAGE: Final = (
     "Until it is repaired, a commit with files of this state could delete rows or duplicate them"
 )
@@ -94,7 +92,8 @@ class CommitDoubts(Visitor):
     """Compares each commit with its operation, its metrics, and the bytes of the other commits.
 
     ``found`` has the problems by version. More actions than the metrics say are no problem: not all
-    writers count all of them. ``restores`` are commits that may have undone others.
+    writers count all of them. ``copies`` are commits that another one equals, and ``restores``
+    commits that may have undone others.
     """
 
     def __init__(self) -> None:
@@ -103,6 +102,7 @@ class CommitDoubts(Visitor):
         self._names: dict[bytes, str] = {}
         self._seen: dict[int, tuple[int, int | None]] = {}  # size in bytes, time in ms
         self.found: dict[int, str] = {}
+        self.copies: set[int] = set()
         self.restores = Restores()
 
     @property
@@ -159,7 +159,7 @@ class CommitDoubts(Visitor):
         if b'"add"' in commit.data or b'"remove"' in commit.data:
             other = self._names.setdefault(_digest(commit), commit.name)
             if other != commit.name:
-                self.found[version] = _describe_same(other)
+                self._add_copy(version, other)
         info = _read_info(commit)
         self.restores.take(version, info)
         if _lacks_metadata(info, commit.data):
@@ -199,9 +199,15 @@ class CommitDoubts(Visitor):
             for commit in whole.commits(sorted(like)):
                 copied = commit_version(self._names.get(_digest(commit), ""))
                 if copied is not None:
-                    self.found[copied] = _describe_same(commit.name)
+                    self._add_copy(copied, commit.name)
 
         whole.retry_after_cleanup(compare)
+
+    def _add_copy(self, version: int, other: str) -> None:
+        self.copies.add(version)
+        self.found[version] = (
+            f"it has the same bytes as {other}: one of the two may have been overwritten"
+        )
 
     def _may_be_copy(self, version: int, limit: int | None) -> bool:
         """Return whether the time of a commit is not known, or not after ``limit`` and the last."""
@@ -306,10 +312,6 @@ def ignore_broken(commit: CommitBytes, error: CorruptLogError) -> None:
 
 def _digest(commit: CommitBytes) -> bytes:
     return blake2b(commit.data, digest_size=16).digest()
-
-
-def _describe_same(other: str) -> str:
-    return f"{SAME_BYTES} {other}: one of the two may have been overwritten"
 
 
 def _read_info(commit: CommitBytes) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.audit.commit_doubts import SAME_BYTES, CommitDoubts
+from deltactl.log.audit.commit_doubts import CommitDoubts
 from deltactl.log.audit.commit_repeats import (
     find_file_repeats,
     find_repeats,
@@ -126,7 +126,7 @@ class CommitChecker(Visitor):
         self._log.scan(sorted(self._log.commit_files), self, doubts, on_broken=self._add_broken)
         for version, problem in doubts.found.items():
             self._add("COMMIT_DOUBTFUL", problem, version)
-            if problem.startswith(SAME_BYTES):  # each of the two may be the copy
+            if version in doubts.copies:  # each of the two may be the copy
                 self._findings.repairs[self._log.commit_file(version)] = _RESTORE_REPLACED
             if (undo := doubts.restores.find_undo(version)) is not None:
                 name = self._log.commit_files[version].name

@@ -51,6 +51,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.option_names import option
 from deltactl.protocol.arrow_schemas import array_of
 from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.protocol.path_columns import parent_directories
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -330,14 +331,10 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
             "were removed from the table.",
         )
     if output.directories:
-        folders = {folder for name in plan.stale for folder in _parents(name)} - {MANIFEST_DIR}
+        stale = pa.chunked_array([pa.array(plan.stale, pa.string())])
+        folders = parent_directories(stale) - {MANIFEST_DIR}
         output.directories.remove_directories(sorted(folders, key=len, reverse=True))
     return round((context.clock.monotonic() - started) * 1000)
-
-
-def _parents(name: str) -> Iterator[str]:
-    while name := name.rpartition("/")[0]:
-        yield name
 
 
 def _put_large(output: Store, name: str, blocks: Iterator[memoryview]) -> None:

@@ -22,6 +22,7 @@ from deltactl.operations.stored_files import FACTS, Listing, stat_files
 from deltactl.option_names import option
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import MANIFEST_DIR, TABLE_MARKERS
+from deltactl.protocol.path_columns import parent_directories
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.vacuum_names import (
     HiddenRule,
@@ -257,18 +258,6 @@ def _locate_line(store: Store, line: str) -> str | None:
         return None  # the scheme of another store
 
 
-def parent_directories(names: pa.ChunkedArray) -> set[str]:
-    """Return all directories that contain one of the files, directly or deeper."""
-    parents = pc.unique(pc.replace_substring_regex(names, r"/?[^/]*$", "")).to_pylist()
-    found: set[str] = set()
-    for deepest in parents:
-        parent = deepest
-        while parent and parent not in found:
-            found.add(parent)
-            parent = parent.rpartition("/")[0]
-    return found
-
-
 def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> set[str]:
     """Return the directories with another table, found by requests instead of a listing."""
     markers = [
@@ -302,7 +291,10 @@ def find_link_targets(snapshot: Snapshot, scan: CommitScan, files: pa.Table) -> 
 
 
 def follow_links(store: Store, names: pa.Array | pa.ChunkedArray) -> set[str]:
-    """Do the same for names in the log. Leave out absolute ones, perhaps on other storage."""
+    """Return the links among names in the log, and their targets under the root.
+
+    Absolute names, perhaps on other storage, are left out.
+    """
     return find_links(store, [it for it in names.to_pylist() if not is_absolute_name(it)])
 
 

@@ -38,7 +38,6 @@ from deltactl.operations.vacuum.candidates import (
     find_links,
     find_tables,
     follow_links,
-    parent_directories,
 )
 from deltactl.operations.vacuum.horizon import Absent, find_horizon
 from deltactl.operations.vacuum.kept_files import (
@@ -77,6 +76,7 @@ from deltactl.operations.vacuum.spellings import (
 )
 from deltactl.operations.vacuum.undo import read_undone
 from deltactl.option_names import option
+from deltactl.protocol.path_columns import parent_directories
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store

@@ -30,7 +30,6 @@ from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.trusted_time import planning_now
 from deltactl.operations.uploads import abort_ended_uploads
-from deltactl.operations.vacuum.candidates import parent_directories
 from deltactl.operations.vacuum.kept_files import reads_iceberg, version_to_keep
 from deltactl.operations.vacuum.options import Orphans, VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -46,6 +45,7 @@ from deltactl.operations.vacuum.retention import Retention, resolve_retention
 from deltactl.operations.vacuum.waiting import plan_with_waiting
 from deltactl.option_names import option
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.path_columns import parent_directories
 from deltactl.storage.store import Store
 from deltactl.units import HOUR_MS, format_count
 
