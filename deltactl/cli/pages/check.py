@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from deltactl.operations.check.report import CheckReport
 
 _SHOWN_A_CODE = 5
+_LONG_REPAIR = 80
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
 _UNCOMPARED = " (content checked only with --checkpoints)"
 _LOG_FILES = {
@@ -37,16 +38,38 @@ def describe_check(report: CheckReport) -> Iterator[Section]:
         Column("problem", Kind.DETAIL),
         Column("repair", Kind.DETAIL),
     ]
-    codes = report.findings["code"]
+    codes, shown = report.findings["code"], _ShownRepairs()
     for code, total in report.count_codes().items():
         rows = report.findings.slice(codes.index(code).as_py(), total)  # they are sorted by code
         first = rows.slice(0, 1).to_pylist()[0]
         yield Section(
             (_TONES[first["severity"]](code), f" ({total:,}): {first['meaning']}"),
-            table=Table(columns, _with_places(rows), most=_SHOWN_A_CODE),
+            table=Table(columns, shown.refer(_with_places(rows), code), most=_SHOWN_A_CODE),
             finding=code,
         )
     yield _describe_scope(report)
+
+
+class _ShownRepairs:
+    """Long repairs, and the code that each was shown for first."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, str] = {}
+
+    def refer(self, findings: pa.Table, code: str) -> pa.Table:
+        """Replace repairs that were shown for another code by a reference to that code."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        repairs = findings["repair"]
+        texts = pa.array(self._codes, pa.string())
+        references = pa.array([f"as for {it}" for it in self._codes.values()], pa.string())
+        where = pc.index_in(repairs, value_set=texts)
+        is_long = pc.greater(pc.utf8_length(repairs), _LONG_REPAIR)
+        new = repairs.filter(pc.and_(is_long, pc.is_null(where))).unique()
+        self._codes |= dict.fromkeys(new.to_pylist(), code)
+        index = findings.column_names.index("repair")
+        return findings.set_column(index, "repair", pc.coalesce(references.take(where), repairs))
 
 
 def _with_places(findings: pa.Table) -> pa.Table:

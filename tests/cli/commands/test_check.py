@@ -197,3 +197,14 @@ def test_checkpoints_that_were_only_opened_are_named(cli: RunCli, table: TableBu
     remark = "3 commits, 1 checkpoint (content checked only with --checkpoints)"
     assert remark in cli("check", "events").out
     assert "3 commits, 1 checkpoint\n" in cli("check", "events", "--checkpoints").out
+
+
+def test_a_long_repair_is_shown_once(cli: RunCli, table: TableBuilder) -> None:
+    """A restore removed a file of a lost commit, and left one that was added since."""
+    table.append([{"id": 3}])
+    lost = {"remove": {"path": "lost.parquet", "dataChange": True, "deletionTimestamp": 1}}
+    table.commit(lost, operation="RESTORE", operationParameters={"version": 2})
+    out = cli("check", "events").out
+    assert out.index("COMMIT_DOUBTFUL (1)") < out.index("RESTORE_INCOMPLETE (1)")
+    assert out.count("cannot be repaired by one command") == 1
+    assert out.count("repair: as for COMMIT_DOUBTFUL\n") == 1
