@@ -641,9 +641,10 @@ class Table:
         from deltactl.operations.alter.run import alter_table
 
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return alter_table(
+        report = alter_table(
             log, build_options(AlterOptions, options, keywords), context, dry_run=dry_run
         )
+        return _finish(log.uri, report, report.error)
 
     def clone(
         self,
@@ -725,7 +726,8 @@ class Table:
 
         chosen = build_options(FixOptions, options, keywords)
         log, context = self._begin(dry_run, engine, cancel, on_progress)
-        return fix_table(log, chosen, context, confirm=confirm, dry_run=dry_run)
+        report = fix_table(log, chosen, context, confirm=confirm, dry_run=dry_run)
+        return _finish(log.uri, report, report.error)
 
     def generate_manifest(
         self,

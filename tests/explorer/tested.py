@@ -25,6 +25,7 @@ from tests.explorer.reading import Reading
 from tests.explorer.scenes import Scene
 from tests.explorer.sim_dynamodb import log_of
 from tests.explorer.world import Rules, Worlds
+from tests.support.run import raise_error
 from tests.support.stores import MemoryStore
 
 
@@ -89,11 +90,8 @@ def fix(**options: Any) -> Program:
     counted = chosen.kind is not Fix.STATS
 
     def run(store: Store, clock: Clock) -> Outcome:
-        report = fix_table(
-            log_of(store),
-            chosen,
-            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
-        )
+        context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
+        report = raise_error(fix_table(log_of(store), chosen, context))
         return Outcome("done", report.versions)
 
     return Program(
@@ -126,7 +124,7 @@ def alter(max_commits: int = 4, **options: Any) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
-        report = alter_table(log_of(store), AlterOptions(**options), context)
+        report = raise_error(alter_table(log_of(store), AlterOptions(**options), context))
         return Outcome("done", () if report.version_after is None else (report.version_after,))
 
     return Program("alter", run, real=True, counted=False, max_commits=max_commits)

@@ -28,7 +28,15 @@ def run_on(
     given = {} if dry_run is None else {"dry_run": dry_run}
     chosen = RunContext(**{"warn": ignore_warning, "sleep": lambda seconds: None, **context})
     with opened_as(store):
-        return operation(DeltaLog(store, chosen.warn), options, chosen, **given)
+        return raise_error(operation(DeltaLog(store, chosen.warn), options, chosen, **given))
+
+
+def raise_error(report: R) -> R:
+    """Return a report; raise its error, if it has one, as ``Table`` does."""
+    error = getattr(report, "error", None)
+    if error is not None:
+        raise error
+    return report
 
 
 def report_of(run: Callable[[], R]) -> R:

@@ -30,12 +30,12 @@ def command(
       deltactl alter /data/events --drop-feature deletionVectors --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     from deltactl.cli.pages.changes import describe_alter
-    from deltactl.operations.alter.run import try_alter
+    from deltactl.operations.alter.run import alter_table
 
     confirm = None if flags.yes else _choose_confirmation(session)
     log = session.open_table(table, read_only=flags.dry_run)
     with session.run_context("alter") as context:
-        report = try_alter(log, options, context, confirm=confirm, dry_run=flags.dry_run)
+        report = alter_table(log, options, context, confirm=confirm, dry_run=flags.dry_run)
     plan = report.plan
     session.table_id = plan.table_id
     session.present(

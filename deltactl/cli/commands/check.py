@@ -129,12 +129,12 @@ def _search(session: Session, table: str, predicate: str, *, versions: bool, red
 def _fix(session: Session, table: str, options: FixOptions, *, yes: bool, dry_run: bool) -> None:
     """Repair findings of one kind; the exit status is 3 if findings of this kind are left."""
     from deltactl.cli.pages.check_fix import describe_fix
-    from deltactl.operations.check.fixes.run import try_fix
+    from deltactl.operations.check.fixes.run import fix_table
 
     log = session.open_table(table, read_only=dry_run)
     confirm = None if yes else _confirmation(session)
     with session.run_context("check", session.engine()) as context:
-        report = try_fix(log, options, context, confirm=confirm, dry_run=dry_run)
+        report = fix_table(log, options, context, confirm=confirm, dry_run=dry_run)
     session.table_id = report.table_id
     session.present(
         lambda: describe_fix(report),

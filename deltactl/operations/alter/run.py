@@ -68,33 +68,15 @@ def alter_table(
 ) -> AlterReport:
     """Plan and, unless ``dry_run``, change properties and features.
 
-    An error after the first of several commits names the versions that were committed.
+    After the first of several commits, an error is that of the report, and names the versions that
+    were committed.
 
     Raises:
         UsageError: a property or feature is not possible.
         UnsupportedFeatureError: a table feature forbids it.
         SafetyError: the table does not allow it, or it was not confirmed; nothing was changed.
         ConflictError: another writer changed the table.
-        InterruptedRunError: ``cancel`` was set between two commits.
-    """
-    report = try_alter(log, options, context, confirm=confirm, dry_run=dry_run)
-    if report.error is not None:
-        raise report.error
-    return report
-
-
-def try_alter(
-    log: DeltaLog,
-    options: AlterOptions,
-    context: RunContext,
-    *,
-    confirm: Confirm | None = None,
-    dry_run: bool = False,
-) -> AlterReport:
-    """Return the report of an alter; it has an ``error`` that came after a commit.
-
-    Raises:
-        DeltactlError: as ``alter_table``, before a commit.
+        InterruptedRunError: ``cancel`` was set before the first commit.
     """
     snapshot, plan = log.retry_after_cleanup(lambda: _make_plan(log, options, context))
     report = AlterReport(plan, context.engine.name, dry_run=dry_run)

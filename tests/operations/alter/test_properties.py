@@ -20,6 +20,7 @@ from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
 from tests.support.restores import commit_lines, latest
+from tests.support.run import raise_error
 from tests.support.stores import fresh_store
 from tests.support.table_builder import (
     START_MS,
@@ -44,9 +45,8 @@ def alter(store: Store, *, confirm: Confirm | None = None, **options: Any) -> Al
     context = RunContext(
         warn=pytest.fail, sleep=lambda _: None, clock=FixedClock(START_MS + 3_600_000)
     )
-    return alter_table(
-        DeltaLog(store, pytest.fail), AlterOptions(**options), context, confirm=confirm
-    )
+    log = DeltaLog(store, pytest.fail)
+    return raise_error(alter_table(log, AlterOptions(**options), context, confirm=confirm))
 
 
 def set_property(builder: TableBuilder, key: str, value: str) -> AlterReport:

@@ -10,6 +10,7 @@ from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.committers.committer import Permission
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.alter.options import AlterOptions
+from deltactl.operations.alter.report import AlterReport
 from deltactl.operations.alter.run import alter_table
 from deltactl.protocol.features import list_features
 from deltactl.storage.store import Store
@@ -95,6 +96,16 @@ def test_what_uses_the_feature_is_a_conflict_and_the_next_run_goes_on(
         assert snapshot.files["base_row_id"].null_count == 0
     expected = {append: [1, 2, 3, 4], delete_row: [2, 3], rename: [1, 2, 3]}
     assert ids(builder.store) == expected[act]
+
+
+def test_the_error_of_the_library_has_the_report() -> None:
+    builder = new_table("deletionVectors")
+    store = BeforeCommit(builder.store, "Empty Commit", lambda: delete_row(catch_up(builder)))
+    with pytest.raises(ConflictError, match="used deletionVectors") as caught:
+        Table("x", store=store).alter(drop_feature="deletionVectors")
+    report = caught.value.report
+    assert isinstance(report, AlterReport)
+    assert report.versions
 
 
 @pytest.mark.parametrize(

@@ -37,35 +37,17 @@ def fix_table(
 ) -> FixReport:
     """Repair the findings of a kind. ``confirm`` is called before the first change.
 
-    An error after the first of several commits names the versions that were committed.
+    After the first of several commits, an error is that of the report, and names the versions that
+    were committed.
 
     Raises:
         UsageError: no fix was chosen, or a path is not one that it can repair.
         SafetyError: a rule that protects data refuses, or the repair was not confirmed.
         UnsupportedFeatureError: a table feature forbids it.
         ConflictError: another writer changed the files or the table.
-        InterruptedRunError: ``cancel`` was set.
+        InterruptedRunError: ``cancel`` was set before the first change.
         CorruptLogError: the log is damaged.
         StorageError: a file could not be looked up, or a commit failed.
-    """
-    report = try_fix(log, options, context, confirm=confirm, dry_run=dry_run)
-    if report.error is not None:
-        raise report.error
-    return report
-
-
-def try_fix(
-    log: DeltaLog,
-    options: FixOptions,
-    context: RunContext,
-    *,
-    confirm: Confirm | None = None,
-    dry_run: bool = False,
-) -> FixReport:
-    """Return the report of a fix; it has an ``error`` that came after a commit.
-
-    Raises:
-        DeltactlError: as ``fix_table``, before a commit.
     """
     kind = options.kind
     if kind is None:
