@@ -1,8 +1,8 @@
 """Read and write the compact protocol of Thrift, the encoding of footers and page headers.
 
 ``decode`` returns a tree. ``encode`` writes this tree back byte for byte if the writer used the
-shortest encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of
-the data.
+shortest encodings, as Arrow does. ``CompactReader`` reads single fields, for callers that need
+few of them.
 
 Input is not trusted. ``ThriftError`` is raised if data end early, are nested deeper than
 ``MAX_DEPTH``, or contain numbers out of range or unknown types. A list must not have more elements
@@ -37,8 +37,6 @@ _WIDTHS: Final[Mapping[int, int]] = {int(Kind.BYTE): 1, int(Kind.DOUBLE): 8, int
 # Plain numbers: comparisons with members of an enumeration take several times as long.
 _BOOLEANS: Final = frozenset({int(Kind.TRUE), int(Kind.FALSE)})
 _INTEGERS: Final = frozenset({int(Kind.I16), int(Kind.I32), int(Kind.I64)})
-_BINARY: Final = int(Kind.BINARY)
-_STRUCT: Final = int(Kind.STRUCT)
 
 
 class ThriftError(ValueError):
@@ -198,41 +196,15 @@ class CompactReader:
             return ThriftMap(key, value, list(pairs))
         raise ThriftError(f"Thrift data have a field of the unknown type {kind}")
 
-    def skip(self, kind: int, depth: int = MAX_DEPTH) -> None:
+    def skip(self, kind: int) -> None:
         """Skip the value of a field of type ``kind``."""
-        if kind in _INTEGERS:
-            self._read_varint()
-        elif kind in _BOOLEANS:
-            return  # the type of the field is also its value
-        elif kind == _BINARY:
-            self.skip_binary()
-        elif width := _WIDTHS.get(kind):
-            self._advance(width)
-        else:
-            _ensure_depth(depth)
-            self._skip_nested(kind, depth)
+        self.read(kind)
 
     def skip_binary(self) -> int:
         """Skip a value of type BINARY and return its length."""
         length = self._read_varint()
         self._advance(length)
         return length
-
-    def _skip_nested(self, kind: int, depth: int) -> None:
-        members: list[int]
-        if kind == _STRUCT:
-            for _, member in self.fields():
-                self.skip(member, depth - 1)
-            return
-        if kind in (Kind.LIST, Kind.SET):
-            *members, count = self.read_list_head()
-        elif kind == Kind.MAP:
-            *members, count = self._read_map_head()
-        else:
-            raise ThriftError(f"Thrift data have a field of the unknown type {kind}")
-        for _ in range(count):
-            for member in members:
-                self.skip(Kind.BYTE if member in _BOOLEANS else member, depth - 1)
 
     def _read_member(self, kind: int, depth: int) -> Any:
         return self._read_byte() == Kind.TRUE if kind in _BOOLEANS else self.read(kind, depth - 1)
