@@ -120,6 +120,11 @@ class OptimizeRun:
         return self._committer.state
 
     @property
+    def has_failures(self) -> bool:
+        """Return whether files could not be rewritten."""
+        return bool(self._failures or self._readable)
+
+    @property
     def lost_names(self) -> pa.ChunkedArray | None:
         """Return the names of the files to plan again; ``None`` if there are none.
 

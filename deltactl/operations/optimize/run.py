@@ -240,7 +240,7 @@ def execute_optimize(
     """Rewrite the bins of a plan and commit them in batches, according to ``options``.
 
     The files of dropped bins are planned again from the newest version, as are the readable files
-    of failed bins. Return also the state of the table after the commits.
+    of failed bins; for a layout, all files that still lack it. Return also the state of the table after the commits.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     if context.run_id is not None:
@@ -250,8 +250,11 @@ def execute_optimize(
     while (names := run.lost_names) is not None and not context.is_cancelled:
         if run.is_whole:
             break  # parts of the table cannot have other names
+        # Others may have merged the files of a layout: the new ones lack the layout.
+        any_names = plan.layout is not None and not (options.full or options.max_bytes)
         try:
-            snapshot, again = _make_plan(log, options, context, names)
+            chosen = None if any_names and not run.has_failures else names
+            snapshot, again = _make_plan(log, options, context, chosen)
             if again.table_id != plan.table_id:
                 break
             if again.is_empty:

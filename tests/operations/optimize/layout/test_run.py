@@ -343,3 +343,21 @@ def test_inputs_that_others_deleted_need_no_work() -> None:
         "other writers removed all of the input files"
     ]
     assert not rows_of(builder.store)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_inputs_that_others_merged_get_the_layout(full: bool) -> None:
+    """With ``full``, only their own files are placed again."""
+    builder = build(files=2)
+    paths = [add["path"] for add in builder.state.files.values()]
+    before = rows_of(builder.store)
+    rows = builder.rows(builder.version)
+
+    def merge() -> None:
+        builder.commit(*map(builder.remove_action, paths), builder.write_file(rows))
+
+    report = run(RacingStore(builder.store, before_1=merge), cluster_by="id", full=full)
+    assert (bool(report.versions), len(report.dropped)) == (not full, 1)
+    assert not report.conflicts
+    assert run(builder.store, cluster_by="id", dry_run=True).plan.is_empty != full
+    assert rows_of(builder.store) == before
