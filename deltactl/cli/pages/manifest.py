@@ -37,7 +37,11 @@ def describe_manifests(report: ManifestReport) -> Iterator[Section]:
             if p.state in _WORDS
         ]
         count = format_count(len(rows), "manifest differs", "manifests differ")
-        title = Tone.CAUTION(f"{count} from version {plan.version}")
+        said = f"{count} from version {plan.version}"
+        if plan.vectors and not rows:
+            files = format_count(plan.vectors, "file has", "files have")
+            said = f"{files} deletion vectors in version {plan.version}"
+        title = Tone.CAUTION(said)
         left = f" ({unchanged} unchanged), under {report.root}"
         yield Section((title, left), table=Table(columns, rows, more="-o csv lists all"))
     else:

@@ -209,8 +209,10 @@ def render_ddl(
             hint="Give the address of the table in the bucket.",
         )
     dialect = _DIALECTS[options.ddl]
-    if dialect.is_on_s3 and not root.startswith("s3://"):
-        raise _unreadable(dialect.engine, root)
+    data = render_root(snapshot.store.engine_uri, options.schemes)
+    for what, place in (("manifests", root), ("data files", data)):
+        if dialect.is_on_s3 and not place.startswith("s3://"):
+            raise _unreadable(dialect.engine, what, place)
     writer = _Writer(snapshot, root, dialect)
     is_trino = options.ddl == "trino"
     comments = list(writer.doubts())
@@ -237,13 +239,13 @@ def _commented(comments: Sequence[str], statement: str) -> str:
     return "".join(f"-- {text}\n" for text in comments) + statement
 
 
-def _unreadable(engine: str, root: str) -> UnsupportedFeatureError:
+def _unreadable(engine: str, what: str, root: str) -> UnsupportedFeatureError:
     scheme = root.partition(":")[0]
     replaced = (
         f"If it differs only in the scheme, replace {scheme} by s3 with {option('schemes')}. "
     )
     return UnsupportedFeatureError(
-        f"{engine} reads tables on S3 only, and the manifests are under {root}",
+        f"{engine} reads tables on S3 only, and the {what} are under {root}",
         hint=f"Give the address of the table on S3. {'' if scheme == 'file' else replaced}If the "
         f"table is not on S3, use {option('ddl', 'trino')} or {option('ddl', 'hive')}.",
     )

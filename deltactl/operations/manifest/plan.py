@@ -81,8 +81,9 @@ class ManifestPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether every manifest is up to date."""
-        return not self.stale and self.count(UNCHANGED) == len(self.partitions)
+        """Return whether every manifest is up to date, and readers return no deleted rows."""
+        is_same = not self.stale and self.count(UNCHANGED) == len(self.partitions)
+        return is_same and not self.vectors
 
     def iter_writes(self) -> Iterator[tuple[str, bytes]]:
         """Yield the name and content of each manifest to write that fits the memory."""

@@ -182,8 +182,9 @@ def _generate(
     if plan.vectors and options.purge_first and options.check:
         files = format_count(plan.vectors, "file has", "files have")
         context.warn(
-            f"{files} deletion vectors. Without {option('dry_run')} and {option('check')}, "
-            "deltactl first rewrites such files, so that the manifests list other files"
+            f"{files} deletion vectors, so readers of manifests would return deleted rows. "
+            f"Without {option('dry_run')} and {option('check')}, deltactl first rewrites such "
+            "files, and the manifests list other files"
         )
     elif plan.vectors:
         raise _has_vectors(plan.vectors, snapshot.store.uri, options)

@@ -157,12 +157,28 @@ def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> 
     assert "Omit --version, and add" in cli("generate-manifest", "events", "--version", "3").err
     ran = cli("generate-manifest", "events", "--purge-first", "--dry-run")
     assert ran.code == 0
-    assert "deltactl first rewrites such files, so that" in " ".join(ran.err.split())
+    assert "deltactl first rewrites such files, and" in " ".join(ran.err.split())
     assert not Path("events", ROOT).exists()
     envelope = cli("generate-manifest", "events", "--purge-first", "-o", "json").document
     found = (envelope["version_before"], envelope["version_after"])
     assert found == (table.version, table.version + 1)
     assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
+
+
+def test_manifests_whose_readers_return_deleted_rows_are_not_up_to_date(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    path = table.append([{"id": 5, "day": "a b"}, {"id": 6, "day": "a b"}])[0]
+    cli("generate-manifest", "events")
+    table.delete_rows(path, [0])
+    for form in ("table", "junit"):
+        ran = cli("generate-manifest", "events", "--purge-first", "--check", "-o", form)
+        assert ran.code == 3
+        assert "Up to date" not in ran.out
+    shown = cli("generate-manifest", "events", "--purge-first", "--check").out
+    assert shown.startswith(f"1 file has deletion vectors in version {table.version} (")
+    assert cli("generate-manifest", "events", "--purge-first").code == 0
+    assert cli("generate-manifest", "events", "--purge-first", "--check").code == 0
 
 
 @pytest.mark.parametrize(

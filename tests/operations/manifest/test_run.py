@@ -951,6 +951,10 @@ def test_an_engine_that_reads_only_s3_gets_no_other_address(engine: Any, tmp_pat
         generate(builder.store, ManifestOptions(ddl=engine))
     assert "scheme" not in (caught.value.hint or "")  # a file: address has no bucket
     assert not (tmp_path / "t" / MANIFEST_DIR).exists()
+    output = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/out")
+    options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
+    with pytest.raises(UnsupportedFeatureError, match="the data files are under file:"):
+        generate(builder.store, options, output=output)
 
 
 @pytest.mark.parametrize("columns", [["p"], ["p", "v"]])
