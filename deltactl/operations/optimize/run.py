@@ -240,7 +240,8 @@ def execute_optimize(
     """Rewrite the bins of a plan and commit them in batches, according to ``options``.
 
     The files of dropped bins are planned again from the newest version, as are the readable files
-    of failed bins; for a layout, all files that still lack it. Return also the state of the table after the commits.
+    of failed bins; for a layout, all files that still lack it. Return also the state of the table
+    after the commits.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
     if context.run_id is not None:
