@@ -54,6 +54,23 @@ class Progress:
 
 CancelToken = threading.Event
 OnProgress = Callable[[Progress], None]
+
+
+class StopToken(CancelToken):
+    """A token that is also set if another token is set, or if ``is_over`` returns true."""
+
+    def __init__(
+        self, parent: CancelToken | None, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        super().__init__()
+        self._parent, self._is_over = parent, is_over
+
+    def is_set(self) -> bool:
+        """Return whether no new work may start."""
+        parent = self._parent is not None and self._parent.is_set()
+        return super().is_set() or parent or self._is_over()
+
+
 Worker = Callable[[P, int], R]
 """``worker(payload, attempt) -> result``.
 
@@ -113,7 +130,8 @@ class Engine(Protocol):
 
         If a task raises an error, its outcome is a ``Failed`` value, and the other tasks run on.
         After ``cancel`` is set, no new task starts. The iterator ends when the running tasks have
-        ended or were stopped.
+        ended or were stopped. A ``KeyboardInterrupt`` or an error of ``on_progress`` sets
+        ``cancel``, because tasks that last long look at it.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic
 
@@ -70,7 +71,10 @@ class LocalEngine(Engine):
         pause = None if on_progress is None else _PROGRESS_SECONDS
         cores = Cores(min(self.workers, count_cores()), waiting=counter.progress.tasks_total)
         following = next(waiting, None)
-        with ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool:
+        with (
+            ThreadPoolExecutor(self._most, thread_name_prefix="deltactl") as pool,
+            _set_after_errors(cancel),
+        ):
             while True:
                 for entry in running.values():
                     entry.has_core = not entry.place.released.done()
@@ -118,6 +122,19 @@ class LocalEngine(Engine):
         if self.max_unfinished is None:
             return self.workers * _TASKS_PER_WORKER
         return max(self.workers, self.max_unfinished)
+
+
+@contextmanager
+def _set_after_errors(cancel: CancelToken | None) -> Iterator[None]:
+    """Set the token if an error ends the block, but not if the caller needs no more outcomes."""
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if cancel is not None:
+            cancel.set()
+        raise
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from deltactl.engine.base import (
     OnProgress,
     P,
     R,
+    StopToken,
     Task,
     Worker,
     ended,
@@ -101,7 +102,10 @@ class RunContext:
         if not (on_progress is None or callable(on_progress)):
             raise UsageError(f"on_progress must be a function; got {on_progress!r}")
         context = cls(
-            warn=warn, storage_options=storage_options or {}, cancel=cancel, on_progress=on_progress
+            warn=warn,
+            storage_options=storage_options or {},
+            cancel=StopToken(cancel),  # the engine sets it after an error: not that of the caller
+            on_progress=on_progress,
         )
         return context if engine is None else replace(context, engine=engine)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from deltactl.engine.base import StopToken
 from deltactl.errors import (
     ConflictError,
     DeltactlError,
@@ -26,7 +27,7 @@ from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.leases import Holder, hold_lease
 from deltactl.operations.maintain.actions import Action, Effect, TableFacts, sum_effects
 from deltactl.operations.maintain.candidates import options_of
-from deltactl.operations.maintain.options import MaintainOptions, Spending, StopToken
+from deltactl.operations.maintain.options import MaintainOptions, Spending
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.report import Outcome
 from deltactl.operations.maintain.upkeep import vacuum_options

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import ACTIONS, ActionName, to_actions
 from deltactl.option_fields import ensure_declared, execution_option, selection_option
@@ -148,19 +147,6 @@ class Spending:
 
 def _left(limit: int | None, used: int) -> int | None:
     return None if limit is None else max(limit - used, 0)
-
-
-class StopToken(CancelToken):
-    """A token that is set if another token is set, or if ``is_over`` returns true."""
-
-    def __init__(self, parent: CancelToken | None, is_over: Callable[[], bool]) -> None:
-        super().__init__()
-        self._parent, self._is_over = parent, is_over
-
-    def is_set(self) -> bool:
-        """Return whether no new work may start."""
-        parent = self._parent is not None and self._parent.is_set()
-        return super().is_set() or parent or self._is_over()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from deltactl.clock import Clock
-from deltactl.engine.base import Progress
+from deltactl.engine.base import Progress, StopToken
 from deltactl.errors import (
     DeltactlError,
     UnsupportedFeatureError,
@@ -36,7 +36,7 @@ from deltactl.operations.maintain.observe import (
     decide,
     observe_table,
 )
-from deltactl.operations.maintain.options import MaintainOptions, Spending, StopToken
+from deltactl.operations.maintain.options import MaintainOptions, Spending
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy
 from deltactl.operations.maintain.report import MaintainReport, TableReport
 from deltactl.operations.run_context import RunContext

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from deltactl.engine.base import StopToken
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.options import Budget, Spending, StopToken, to_budget
+from deltactl.operations.maintain.options import Budget, Spending, to_budget
 from tests.support.clock import FixedClock
 
 

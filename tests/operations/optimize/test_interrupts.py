@@ -1,5 +1,6 @@
 """A run that an exception of the caller ends, or Ctrl-C in a notebook, leaves no outputs behind."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from deltactl.engine.base import Progress
 from deltactl.engine.local import LocalEngine
+from deltactl.operations.optimize.layout import tasks
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.forwarding import ForwardingStore
@@ -44,6 +46,39 @@ def test_finished_outputs_without_a_commit_are_deleted(
     live = set(table.snapshot().files["path"].to_pylist())
     assert files_of(tmp_path) == before | live
     assert table.scan().read_all().num_rows == 12
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_cluster_that_is_being_placed_ends_early(
+    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token of the caller is not set: it may be that of other runs, too."""
+    build(tmp_path)
+    jobs: list[object] = []
+    stopped, ensure_wanted = threading.Event(), tasks._Job._ensure_wanted
+    unwanted: list[bool] = []
+
+    def wait(self: Any) -> None:
+        if self not in jobs:
+            jobs.append(self)
+        if self is not jobs[0]:
+            assert stopped.wait(60)
+            unwanted.append(self.spec.cancel.is_set())
+        ensure_wanted(self)
+
+    def stop(progress: Progress) -> None:
+        threading.Timer(0.2, stopped.set).start()
+        raise error
+
+    monkeypatch.setattr(tasks._Job, "_ensure_wanted", wait)
+    cancel = threading.Event()
+    with pytest.raises(error):
+        Table(tmp_path).optimize(
+            engine=LocalEngine(2), on_progress=stop, cancel=cancel, cluster_by="id"
+        )
+    assert unwanted
+    assert all(unwanted)
+    assert not cancel.is_set()
 
 
 def test_outputs_of_a_commit_that_may_exist_are_kept(tmp_path: Path) -> None:
