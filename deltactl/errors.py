@@ -128,6 +128,11 @@ def hint_at_versions(address: str) -> str:
     return f"Run `{command}` to list the versions and their times."
 
 
+def naming_table(warn: Warn, table: str) -> Warn:
+    """Return a receiver that puts the table before each text and into the commands of the text."""
+    return lambda message: warn(f"{table}: {name_table(message, table)}")
+
+
 def ignore_warning(message: str) -> None:
     """Discard the warning."""
 

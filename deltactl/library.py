@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.errors import UsageError, Warn
+from deltactl.errors import UsageError, Warn, naming_table
 from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.operations.convert.options import ConvertOptions
@@ -37,7 +37,7 @@ def convert(
     storage_options: Mapping[str, str] | None = None,
     log_store: DynamoDbLogStore | None = None,
     commit: CommitOptions | None = None,
-    warn: Warn = issue_warning,
+    warn: Warn | None = None,
     engine: Engine | None = None,
     dry_run: bool = False,
     cancel: CancelToken | None = None,
@@ -52,7 +52,7 @@ def convert(
         storage_options: settings for the file system; never shown or logged.
         log_store: the DynamoDB table in which all writers of a table on S3 agree on commits.
         commit: what to add to the commitInfo of the commit.
-        warn: receives warnings.
+        warn: receives warnings; ``None``: a ``TableWarning`` each.
         engine: reads the footers.
         dry_run: only plan.
         cancel: stops the run, if its commit was not written yet.
@@ -65,9 +65,9 @@ def convert(
             store failed.
     """
     ensure_type("directory", directory, str | os.PathLike)
-    log = DeltaLog.open(
-        os.fspath(directory), storage_options, log_store, warn=warn, read_only=dry_run
-    )
+    address = os.fspath(directory)
+    warn = warn or naming_table(issue_warning, canonical_uri(address))
+    log = DeltaLog.open(address, storage_options, log_store, warn=warn, read_only=dry_run)
     log.commit_options = commit or log.commit_options
     return convert_directory(
         log,
@@ -103,7 +103,7 @@ def maintain(
             A table without a policy of its address has the defaults.
         options: of the run.
         storage_options: settings of the tables' storage; never shown or logged.
-        warn: receives warnings.
+        warn: receives warnings, which begin with the table.
         engine: runs the tasks of all actions.
         dry_run: observe and decide only; write nothing.
         cancel: starts no more work; what was committed stays. See ``MaintainReport.interrupted``.

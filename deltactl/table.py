@@ -11,14 +11,21 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, Warn, name_table
+from deltactl.errors import (
+    DeltactlError,
+    PartialSuccessError,
+    UsageError,
+    Warn,
+    name_table,
+    naming_table,
+)
 from deltactl.keywords import build_options
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.scan import scan_snapshot
 from deltactl.protocol.column_names import Columns
 from deltactl.storage.names import is_local_uri, is_table_name
-from deltactl.storage.open import open_store
+from deltactl.storage.open import canonical_uri, open_store
 from deltactl.storage.store import Store
 from deltactl.units import to_timestamp_ms
 from deltactl.value_types import ensure_type, to_int
@@ -89,6 +96,13 @@ def issue_warning(message: str) -> None:
     warnings.warn(message, TableWarning, stacklevel=level)
 
 
+def _name_of(address: str, store: Store | None) -> str:
+    """Return what a warning calls a table: its absolute address, or its name in a catalog."""
+    if store is not None:
+        return store.uri
+    return address if is_table_name(address) else canonical_uri(address)
+
+
 def _is_inside(frame: FrameType) -> bool:
     """Return whether a frame is of deltactl, or of a context manager that deltactl enters."""
     name = str(frame.f_globals.get("__name__"))
@@ -117,7 +131,7 @@ class Table:
         store: Store | None = None,
         log_store: DynamoDbLogStore | None = None,
         commit: CommitOptions | None = None,
-        warn: Warn = issue_warning,
+        warn: Warn | None = None,
     ) -> None:
         """Set the address of a table and how to access it.
 
@@ -128,21 +142,21 @@ class Table:
             log_store: the DynamoDB table in which all writers of a table on S3 agree on commits;
                 ``None``: conditional puts on S3.
             commit: what to add to the commitInfo of each commit.
-            warn: receives warnings, which do not stop a run.
+            warn: receives warnings, which do not stop a run; ``None``: a ``TableWarning`` each.
         """
         ensure_type("uri", uri, str | os.PathLike)
         ensure_type("storage_options", storage_options, Mapping[str, str] | None)
         address = os.fspath(uri)
-        self._warn = warn
+        self._warn = warn or naming_table(issue_warning, _name_of(address, store))
         self._storage_options = dict(storage_options or {})
         self._commit = commit
-        self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=warn)
+        self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=self._warn)
         self._given = partial(
             type(self), store=store, log_store=log_store, commit=commit, warn=warn
         )
         self._name = address if store is None and is_table_name(address) else None
         if self._name is None:
-            self._log = self._open() if store is None else DeltaLog(store, warn)
+            self._log = self._open() if store is None else DeltaLog(store, self._warn)
             self._log.storage_options = self._storage_options
             self._process = os.getpid()
 

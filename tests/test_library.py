@@ -242,6 +242,17 @@ def test_a_warning_that_is_an_error_does_not_hide_the_report_of_a_commit(
     assert "the manifests in" in caplog.text
 
 
+def test_a_warning_names_its_table(table: Table) -> None:
+    copies = [f"{table.uri}-{name}" for name in "ab"]
+    for root in copies:
+        shutil.copytree(table.uri.removeprefix("file://"), root.removeprefix("file://"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for root in copies:
+            Table(root).optimize(partitions=["day=2026-01-01", "day=2027-01-01"], dry_run=True)
+    assert [str(it.message).partition(": ")[0] for it in told] == copies
+
+
 def test_a_caller_without_a_name_is_warned(table: Table) -> None:
     program = "table.optimize(partitions=['day=2026-01-01', 'day=2027-01-01'], dry_run=True)"
     with pytest.warns(TableWarning, match="no file is in the partition day=2027-01-01"):

@@ -82,10 +82,14 @@ class MaintainPolicy:
         timedelta(minutes=30), "Skip partitions that were written within this time", metavar="AGE"
     )
     target_bytes: SizeBytes | None = setting(
-        None, "Target size of files", flag="target-size", table_property="delta.targetFileSize"
+        None,
+        "Target size of files",
+        flag="target-size",
+        table_property="delta.targetFileSize",
+        least=1,
     )
     min_file_bytes: SizeBytes | None = setting(
-        None, "Smaller files count as small", flag="min-file-size"
+        None, "Smaller files count as small", flag="min-file-size", least=0
     )
     max_deleted_rows_ratio: float = setting(
         0.05, "Rewrite files with a larger share of deleted rows", least=0, most=1

@@ -22,6 +22,7 @@ from deltactl.errors import (
     Warn,
     explain_foreign,
     find_worst_error,
+    naming_table,
 )
 from deltactl.log.delta_log import DeltaLog
 from deltactl.log.writing.commit_base import lost_error
@@ -227,6 +228,10 @@ def _stop_on_failure(context: RunContext) -> tuple[RunContext, list[Exception]]:
     return replace(context, on_progress=call, cancel=cancel), failures
 
 
+def _context_of(log: DeltaLog, context: RunContext) -> RunContext:
+    return replace(context.of_log(log), warn=log.warn)
+
+
 def maintain_tables(
     tables: Sequence[str],
     policy_of: PolicyOf,
@@ -253,13 +258,14 @@ def maintain_tables(
 
         def observe(table: str) -> None:
             try:
+                warn = naming_table(context.warn, table)
                 logs[table] = log = DeltaLog.open(
-                    table, context.storage_options, warn=context.warn, read_only=dry_run
+                    table, context.storage_options, warn=warn, read_only=dry_run
                 )
             except DeltactlError as error:
                 run.errors[table] = error
                 return
-            run.observe(table, log.read_only(), policies[table], context.of_log(log))
+            run.observe(table, log.read_only(), policies[table], _context_of(log, context))
 
         list(pool.map(observe, policies))
         ordered = run.decide([*policies])
@@ -269,7 +275,9 @@ def maintain_tables(
             try:
                 log = None if dry_run else logs.pop(table, None)
                 found[table] = (
-                    run.preview(table) if log is None else run.act(table, log, context.of_log(log))
+                    run.preview(table)
+                    if log is None
+                    else run.act(table, log, _context_of(log, context))
                 )
             except DeltactlError as error:
                 run.errors[table] = error

@@ -54,6 +54,12 @@ def test_an_error_names_its_source(key: str, text: str) -> None:
         read(**{key: text})
 
 
+@pytest.mark.parametrize("sizes", [{"target_bytes": 0}, {"min_file_bytes": -1}])
+def test_sizes_are_checked_before_a_run(sizes: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=f"{[*sizes][0]} must "):
+        MaintainPolicy(**sizes)  # type: ignore[arg-type]
+
+
 def test_the_safe_order_vacuums_before_the_log_can_be_cleaned_up() -> None:
     assert ACTIONS == ("manifest", "vacuum", "optimize", "checkpoint", "log-cleanup")
     assert to_actions("") == frozenset()

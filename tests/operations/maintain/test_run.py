@@ -203,7 +203,7 @@ def test_files_of_a_clock_that_was_ahead_do_not_stop_optimize(tmp_path: Path) ->
     [outcome] = run_with(replace(QUICK, actions=["optimize"])).outcomes
     assert sorted(str(action.partition) for action in outcome.actions) == ["part=a", "part=b"]
     [warning] = said
-    assert warning.startswith("the log dates 1 file in the future, up to ")
+    assert warning.startswith(f"{tmp_path}: the log dates 1 file in the future, up to ")
 
 
 def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
