@@ -55,7 +55,7 @@ def padded(numbers: npt.NDArray[np.int64], width: int) -> pa.StringArray:
 
 def days(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
     """Days since 2024-01-01 as ISO dates."""
-    return pa.array(np.datetime64("2024-01-01") + numbers).cast(pa.string())
+    return pa.array(np.datetime64("2024-01-01") + numbers.astype("m8[D]")).cast(pa.string())
 
 
 def decimals(unscaled: npt.NDArray[np.int64], precision: int, scale: int) -> pa.Array:
