@@ -365,6 +365,9 @@ def test_objects_have_a_short_text(table: Table) -> None:
     assert "is_up_to_date=False, plan.partitions=<1>, plan.stale=<0>," in repr(
         table.generate_manifest(dry_run=True)
     )
+    assert "plan.version=2," in repr(table.checkpoint(dry_run=True))
+    properties = {"delta.appendOnly": "false"}
+    assert "plan.properties=<1>," in repr(table.alter(properties=properties, dry_run=True))
     assert "versions=(3,)" in repr(table.optimize())
 
 

@@ -14,6 +14,8 @@ from deltactl.operations.short_repr import ShortRepr
 class AlterReport(ShortRepr):
     """The result of an alter: the committed ``versions``, and the ``error`` after these."""
 
+    _SHOWN = ("plan.properties",)
+
     plan: AlterPlan
     engine: str
     versions: tuple[int, ...] = ()

@@ -49,6 +49,8 @@ class CheckpointReport(ShortRepr):
     the threshold.
     """
 
+    _SHOWN = ("plan.version",)
+
     plan: CheckpointPlan
     engine: str
     table_id: str

@@ -19,6 +19,8 @@ class ConvertReport(ShortRepr):
     the table was made by a conversion. ``version_before`` is ``None`` if there was no table.
     """
 
+    _SHOWN = ("files_added",)
+
     plan: ConvertPlan | None
     engine: str
     version_before: int | None = None
