@@ -21,7 +21,8 @@ from deltactl.operations.lost_files import (
     find_replaced,
 )
 from deltactl.operations.missing_files import GONE, Missing, list_missing, needs_missing
-from deltactl.operations.restore.plan import RestorePlan, Versions
+from deltactl.operations.predicate.parse import parse_predicate
+from deltactl.operations.restore.plan import RestorePlan, Versions, select_files
 from deltactl.operations.restore.vacuums import find_whole_version
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.past_vacuums import (
@@ -118,7 +119,7 @@ def explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) 
             ways.append(way)
         else:
             why = f" {omit} would be refused: {refusal.message}. {refusal.hint or ''}".rstrip()
-    ways += _offer_whole_version(versions, plan)
+    ways += _offer_whole_version(versions, plan, context)
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.{why}")
 
 
@@ -161,25 +162,34 @@ def _find_hinted_refusal(
         return error
 
 
-def _offer_whole_version(versions: Versions, plan: RestorePlan) -> list[str]:
-    """Return the remedy that loses most: the last version before the target with all its files."""
+def _offer_whole_version(
+    versions: Versions, plan: RestorePlan, context: RunContext
+) -> list[str]:
+    """Return the remedy that loses most: the last version before the target with all its files.
+
+    With ``where``, it must have files of these partitions: else, a restore only removes files.
+    """
     log, target, missing = versions.log, versions.target.version, plan.missing
     whole = find_whole_version(log, target, [it.path for it in missing])
     if whole is None:
         return []
-    if plan.predicate is not None:
-        return [
-            f"restore version {whole} with the same {option('where')}: it is the last version "
-            f"before version {target} that has all its files"
-        ]
+    predicate = None
     try:
+        if plan.predicate is not None:
+            fields = versions.current.metadata.partition_fields
+            predicate = parse_predicate(plan.predicate, fields, context.clock.now_ms())
         snapshot = log.retry_after_cleanup(lambda: log.snapshot(whole))
+        batches = snapshot.file_batches(["partition_values"])
+        if not any(select_files(batch, predicate).num_rows for batch in batches):
+            return []
         lacking, _ = files_of_one_side(versions.current, snapshot, COUNTED_COLUMNS)
     except DeltactlError:
         return []
+    lacking = select_files(lacking, predicate)
     lacking = lacking.filter(pc.invert(needs_missing(lacking, missing)))
+    same = "" if predicate is None else f" with the same {option('where')}"
     return [
-        f"restore version {whole}, the last version before version {target} that has all its "
+        f"restore version {whole}{same}, the last version before version {target} that has all its "
         f"files: this removes {_describe_files(lacking)} of the latest version"
     ]
 

@@ -160,7 +160,7 @@ def plan_restore(
         predicate = parse_predicate(options.where, fields, now_ms)
         _ensure_fits(current, target)
     all_removed, all_added = _different_files(current, target)
-    removed, added = _select(all_removed, predicate), _select(all_added, predicate)
+    removed, added = select_files(all_removed, predicate), select_files(all_added, predicate)
     if added.num_rows and all_removed.num_rows > removed.num_rows:
         _warn_of_row_ids(current, target, context)
     is_same = not removed.num_rows and (
@@ -248,7 +248,7 @@ def _live_in_both(
     predicate: PartitionPredicate | None,
 ) -> pa.Table:
     """Return the files that need missing files, and are live in both versions: not in ``lost``."""
-    batches = [_select(batch, predicate) for batch in target.file_batches(ADD_SCHEMA.names)]
+    batches = [select_files(batch, predicate) for batch in target.file_batches(ADD_SCHEMA.names)]
     broken = [batch.filter(needs_missing(batch, missing)) for batch in batches]
     found = pa.concat_tables([ADD_SCHEMA.empty_table(), *broken])
     return found.filter(pc.invert(pc.is_in(file_keys(found), value_set=file_keys(lost))))
@@ -281,13 +281,14 @@ class _Wanted:
         if self._predicate is not None:
             columns = (*columns, "partition_values")
         for batch in self._target.file_batches(columns):
-            chosen = _select(batch, self._predicate)
+            chosen = select_files(batch, self._predicate)
             self.num_files += chosen.num_rows
             self.size_bytes += sum_sizes(chosen)
             yield chosen
 
 
-def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
+def select_files(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
+    """Return the files of the partitions that match; ``None``: all. Needs ``partition_values``."""
     if predicate is None:
         return files
     return files.filter(predicate.evaluate(files["partition_values"]))
@@ -296,9 +297,14 @@ def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
 def _warn_of_no_match(
     current: Snapshot, target: Snapshot, predicate: PartitionPredicate, context: RunContext
 ) -> None:
-    """Warn of a predicate that matches no file of the latest version either: perhaps a typo."""
+    """Warn that no file of the target matches: perhaps of the latest version neither, by a typo."""
     values = current.file_batches(["partition_values"])
-    if not any(_select(batch, predicate).num_rows for batch in values):
+    if any(select_files(batch, predicate).num_rows for batch in values):
+        context.warn(
+            f"no file of version {target.version} is in a partition with {predicate.sql}: the "
+            "restore only removes files"
+        )
+    else:
         context.warn(predicate.no_match(current.store.uri, current.version, target.version))
 
 

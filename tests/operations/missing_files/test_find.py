@@ -260,5 +260,5 @@ def test_an_older_version_of_the_same_partitions_is_offered(tmp_path: Path) -> N
     (tmp_path / name).unlink()
     with pytest.raises(SafetyError) as caught:
         restore(builder.store, 2, where="p = 'a'")
-    way = "restore version 1 with the same where: it is the last version before version 2 that has"
+    way = "restore version 1 with the same where, the last version before version 2 that has"
     assert way in str(caught.value.hint)

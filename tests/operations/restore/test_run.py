@@ -548,15 +548,40 @@ def test_only_the_partitions_that_match() -> None:
 
 
 def test_a_partition_that_did_not_exist_is_emptied() -> None:
-    builder = partitioned()
-    restore(builder.store, 1, where="p = 'c'")
+    builder, warnings = partitioned(), list[str]()
+    restore(builder.store, 1, warnings, where="p = 'c'")
     assert ids(builder.store) == [2, 3, 4]
-    warnings: list[str] = []
+    assert warnings == [
+        "no file of version 1 is in a partition with p = 'c': the restore only removes files"
+    ]
     assert restore(builder.store, 1, warnings, where="p = 'c'").version_after is None
-    assert "no file of version 4 or 1 is in a partition with p = 'c'" in warnings[0]
-    assert """ --blame "p = 'c'"` shows""" in warnings[0]
+    assert "no file of version 4 or 1 is in a partition with p = 'c'" in warnings[1]
+    assert """ --blame "p = 'c'"` shows""" in warnings[1]
     restore(builder.store, 4, warnings, where="p = 'c'")
     assert warnings[-1].startswith("no file of version 4 is in a partition")
+
+
+@pytest.mark.parametrize(
+    ("value", "offer"),
+    [
+        ("b", "restore version 2 with the same where, the last version before version 3 that has "),
+        ("c", None),  # before, this partition did not exist: a restore would only remove files
+    ],
+)
+def test_an_older_version_is_offered_only_if_it_has_the_partition(
+    value: str, offer: str | None
+) -> None:
+    builder = partitioned()
+    (gone,) = (it[0] for it in keys(builder.store, 3) - keys(builder.store, 2) if value in it[0])
+    builder.store.delete_many([gone])
+    builder.remove(gone)
+    builder.append([{"p": value, "id": 6}])
+    with pytest.raises(SafetyError) as caught:
+        restore(builder.store, 3, where=f"p = '{value}'")
+    hint = caught.value.hint or ""
+    assert ("restore version" in hint) == (offer is not None)
+    if offer is not None:
+        assert f"{offer}all its files: this removes 1 other file (1 row) of the latest" in hint
 
 
 def test_schema_and_properties_stay() -> None:
@@ -708,6 +733,7 @@ def test_row_ids_that_moved_rows_have_too_are_told() -> None:
     builder = partitioned(features=["rowTracking"], properties={"delta.enableRowTracking": "true"})
     warnings: list[str] = []
     restore(builder.store, 2, warnings, where="p = 'a'")  # it adds nothing
+    assert warnings.pop().endswith("the restore only removes files")
     restore(builder.store, 3, warnings, where="p = 'a'")  # the other partitions are the same
     assert warnings == []
     restore(builder.store, 1, warnings, where="p = 'a'")
