@@ -111,9 +111,9 @@ def _find_moved(snapshot: Snapshot, files: pa.Table, gone: Sequence[str]) -> dic
     A tool that changes the case of names may have moved a directory, or a person. Other tables may
     have files of the same name if no Delta writer gave it.
     """
-    asked = pa.chunked_array([pa.array(gone, pa.string())])
-    gone = asked.filter(writer_mask(asked)).to_pylist()
     ends = {name.rpartition("/")[2]: name for name in gone}
+    asked = pa.chunked_array([pa.array(ends, pa.string())])
+    ends = {end: ends[end] for end in asked.filter(writer_mask(asked)).to_pylist()}
     wanted, found = pa.array(ends, pa.string()), [pa.array([], pa.string())]
     for part in snapshot.store.walk() if ends else ():
         names = pa.array(part, pa.string())
@@ -130,8 +130,7 @@ def _find_moved(snapshot: Snapshot, files: pa.Table, gone: Sequence[str]) -> dic
     sizes = dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
     text = "{!r} has the same file name, and is not in the log: perhaps it was moved"
     places = {}
-    for name in gone:
-        end = name.rpartition("/")[2]
+    for end, name in ends.items():
         other = moved.get((end, sizes[name])) if name in sizes else vectors.get(end)
         if other is not None:
             places[name] = text.format(other)

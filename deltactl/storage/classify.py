@@ -148,7 +148,10 @@ _CODES: Final[Mapping[ErrorKind, Set[str]]] = {
     (StorageError, _REGION_HINT): {
         "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect",
     },
-    (StorageError, _ARCHIVED_HINT): {"BlobArchived", "BlobBeingRehydrated", "InvalidObjectState"},
+    # CopyObject has a code of its own.
+    (StorageError, _ARCHIVED_HINT): {
+        "BlobArchived", "BlobBeingRehydrated", "InvalidObjectState", "ObjectNotInActiveTierError",
+    },
     (ObjectExistsError, None): {"PreconditionFailed"},
     # Source: error codes of the Blob service. Its client calls these "exists", as all conflicts.
     (ObjectHeldError, "Delete the snapshots of this blob, then rerun."): {"SnapshotsPresent"},

@@ -66,8 +66,9 @@ class _ShownRepairs:
         references = pa.array([f"as for {it}" for it in self._codes.values()], pa.string())
         where = pc.index_in(repairs, value_set=texts)
         is_long = pc.greater(pc.utf8_length(repairs), _LONG_REPAIR)
-        new = repairs.filter(pc.and_(is_long, pc.is_null(where))).unique()
-        self._codes |= dict.fromkeys(new.to_pylist(), code)
+        first = repairs.slice(0, _SHOWN_A_CODE).unique().to_pylist()
+        if len(first) == 1 and is_long[0].as_py():  # else it would not be known which is meant
+            self._codes.setdefault(first[0], code)
         index = findings.column_names.index("repair")
         return findings.set_column(index, "repair", pc.coalesce(references.take(where), repairs))
 

@@ -59,6 +59,7 @@ class Verdict:
     another table: see ``find_foreign_id``. ``contradicts`` is the name of a file of the same
     version that differs from the checkpoint, if no other files can rebuild the version.
     ``lacks_unseen``: it lacks a commit that the writer of a later one did not see.
+    ``uncommitted``: see ``Evidence.files``.
     """
 
     checkpoint: Checkpoint
@@ -68,6 +69,7 @@ class Verdict:
     before: int | None = None
     contradicts: str | None = None
     lacks_unseen: bool = False
+    uncommitted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,10 @@ def _judge(
     if base is not None and any(v.checkpoint == base and v.trust == "unproven" for v in before):
         problem += f"; or {base.names[0]} is wrong, not this file"
         return Verdict(checkpoint, "ambiguous", problem)
-    evidence = find_evidence(log, own, replayed)
+    evidence = find_evidence(log, own, replayed, None)
     if evidence is not None:
-        problem += f"; or the commits are wrong, not this file: {evidence}"
-        return Verdict(checkpoint, "ambiguous", problem)
+        problem += f"; or the commits are wrong, not this file: {evidence.problem}"
+        return Verdict(checkpoint, "ambiguous", problem, uncommitted=evidence.files)
     wrong = [v.checkpoint.version for v in before if v.trust in ("bad", "ambiguous")]
     unseen = find_unseen(log, own, replayed, min([*wrong, own.version]))
     if unseen is not None:
@@ -237,7 +239,8 @@ def find_problem_since(
     segment = LogSegment(version, base.checkpoint, (*base.tail, *commits), commits[-1])
     own, replayed = _load_alone(log, checkpoint), load_segment(log.reader, segment, earlier.head)
     problem = _describe_difference(own, replayed)
-    return problem, None if problem is None else find_evidence(log, own, replayed)
+    evidence = None if problem is None else find_evidence(log, own, replayed)
+    return problem, None if evidence is None else evidence.problem
 
 
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:

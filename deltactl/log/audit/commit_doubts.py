@@ -163,7 +163,7 @@ class CommitDoubts(Visitor):
         info = _read_info(commit)
         self.restores.take(version, info)
         if _lacks_metadata(info, commit.data):
-            self.found[version] = f"it has no metaData action, but is a {info['operation']}"
+            self.found[version] = f"it has no metaData action, unlike each {info['operation']}"
         self._seen[version] = len(commit.data), _find_time(info, commit.data)
         claim = _read_claim(commit, info)
         if claim is not None:

@@ -7,12 +7,19 @@ cannot have actions that no commit ever had.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.commit_doubts import CommitDoubts, ignore_broken
 from deltactl.log.audit.path_actions import FirstActions
+from deltactl.log.audit.path_texts import names_below_root
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.contents import CommitBytes, find_actions
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
@@ -23,6 +30,7 @@ from deltactl.log.file_stores import FileStores
 from deltactl.log.keyed_hash import SeenKeys
 from deltactl.log.rebuildable import is_readable, split_runs
 from deltactl.log.snapshot import Snapshot
+from deltactl.units import format_count
 
 
 class _Known(Visitor):
@@ -43,11 +51,39 @@ class _Known(Visitor):
         self.tombstones.take(file_keys(commits.removes))
 
 
-def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What shows that a checkpoint may be right.
+
+    ``files`` are live files of the checkpoint that exist, and that no commit adds. Without those
+    that later commits remove: these commits read them, and added their rows in other files.
+    """
+
+    problem: str
+    files: tuple[str, ...] = ()
+
+
+class _LaterFiles(Visitor):
+    """Leaves out names of files that commits add or remove."""
+
+    def __init__(self, uri: str, names: Sequence[str]) -> None:
+        super().__init__()
+        self._uri, self.left = uri, pa.array(names, pa.string())
+
+    def visit(self, commits: ParsedCommits) -> None:
+        for files in (commits.adds, commits.removes):
+            named = names_below_root(self._uri, files)
+            self.left = self.left.filter(pc.invert(pc.is_in(self.left, value_set=named)))
+
+
+def find_evidence(
+    log: DeltaLog, own: Snapshot, replayed: Snapshot, most_files: int | None = 1
+) -> Evidence | None:
     """Return what shows that a checkpoint may be right, or ``None`` if it is proven wrong.
 
     ``own`` is the version of the checkpoint, rebuilt from it alone, and ``replayed`` is the same
-    version, rebuilt without it, from which it differs.
+    version, rebuilt without it, from which it differs. ``most_files`` is the number of files to
+    find that no commit adds; ``None``: all.
 
     Raises:
         StorageError: a file cannot be looked up.
@@ -60,19 +96,25 @@ def find_evidence(log: DeltaLog, own: Snapshot, replayed: Snapshot) -> str | Non
     if replayed.head is not None and replayed.head.non_file_actions.metadata is not None:
         known.ids.add(replayed.head.non_file_actions.metadata.id)
     if own.metadata.id not in known.ids:
-        return f"its metaData has the id {own.metadata.id}, which no commit has"
+        return Evidence(f"its metaData has the id {own.metadata.id}, which no commit has")
     doubt = doubts.since(first)
     if doubt is not None:
-        return doubt
-    name = _find_unknown_file(log, own, replayed, known)
-    if name is not None:
-        return f"it has {name}, which exists, and which no commit adds"
-    name = _find_unknown_tombstone(own, replayed, known)
-    if name is not None:
-        return f"it has a tombstone of {name}, which no commit removes"
+        return Evidence(doubt)
+    names = sorted(islice(_find_unknown_files(log, own, replayed, known), most_files))
+    if names:
+        later = _LaterFiles(log.uri, names)
+        log.scan([v for v in log.commit_files if v > own.version], later, on_broken=ignore_broken)
+        problem = f"it has {names[0]}, which exists, and which no commit adds"
+        if len(names) > 1:
+            problem += f" (and {format_count(len(names) - 1, 'more such file')})"
+        return Evidence(problem, tuple(later.left.to_pylist()))
+    tombstone = _find_unknown_tombstone(own, replayed, known)
+    if tombstone is not None:
+        return Evidence(f"it has a tombstone of {tombstone}, which no commit removes")
     replaced = CommitDoubts()
     replaced.found = actions.find_unknown_removes()
-    return _compare_checksum(own, replayed) or replaced.since(first)
+    evidence = _compare_checksum(own, replayed) or replaced.since(first)
+    return None if evidence is None else Evidence(evidence)
 
 
 def find_foreign_id(
@@ -113,10 +155,10 @@ def find_foreign_id(
     return None
 
 
-def _find_unknown_file(
+def _find_unknown_files(
     log: DeltaLog, own: Snapshot, replayed: Snapshot, known: _Known
-) -> str | None:
-    """Return a file of the checkpoint that no commit has, but that exists with its size."""
+) -> Iterator[str]:
+    """Yield the files of the checkpoint that no commit has, but that exist with their sizes."""
     for batch in replayed.file_batches(KEY_COLUMNS):
         known.files.take(file_keys(batch))
     stores = FileStores(log.store, log.storage_options)
@@ -128,8 +170,7 @@ def _find_unknown_file(
             info = found.get(name)
             # On storage that cannot be opened, it may exist.
             if name in errors or (info is not None and info.size_bytes == size):
-                return str(name)
-    return None
+                yield str(name)
 
 
 def _find_unknown_tombstone(own: Snapshot, replayed: Snapshot, known: _Known) -> str | None:

@@ -95,7 +95,7 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
     A commit that removes a file again which the earlier one had removed did not see it, and
     probably neither did an overwrite that leaves files of the earlier one. A writer that changed
     rows after the wrong checkpoint probably read this checkpoint, or wrote it. A ``txn`` action
-    that is there already shows the same.
+    that is there already, or is also in the earlier one, shows the same.
     """
     base, last, writes = replayed.segment.checkpoint_version, log.latest_version, _Writes()
     log.scan([v for v in log.commit_files if base < v <= last], writes, on_broken=ignore_broken)
@@ -116,13 +116,15 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
     added = newest["version_max"].take(pc.index_in(lacking["key"], value_set=newest["key"]))
     first = pc.min(pc.fill_null(added, base)).as_py()
     removing = set(removes.filter(removes["is_change"])["version"].to_pylist())
-    newest_added = pc.max(added).as_py() or base
+    newest_added, adding = pc.max(added).as_py() or base, set(added.to_pylist())
     restores = {v for v, target in writes.restored.items() if target < newest_added}
     changing = writes.changing | removing - writes.keeping - writes.restored.keys() | restores
     suspects = {v for v in writes.replacing if v > first}
     suspects |= {v for v in changing if v > first and v >= since}
     later = (it for it in writes.txns if it[0] > own.version)
     suspects |= {v for v, app, number in later if _is_repeated(app, number, own, replayed)}
+    lost = {it[1:] for it in writes.txns if it[0] in adding}
+    suspects |= {v for v, *txn in writes.txns if tuple(txn) in lost and v > first} - adding
     if not suspects:
         return None
     name = "an older commit" if first <= base else log.commit_file(first)

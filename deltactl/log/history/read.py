@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
+from deltactl.errors import (
+    CorruptLogError,
+    CredentialsExpiredError,
+    CredentialsMissingError,
+    CredentialsRefusedError,
+    ObjectNotFoundError,
+    StorageError,
+    UnreachableError,
+)
 from deltactl.log.commits.contents import CommitBytes, CommitReader, not_json, parse_json_line
 from deltactl.log.commits.visitors import Visitor, Visits
 from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
@@ -33,6 +41,12 @@ _LONGEST_LISTED_GAP = 10
 # gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
+_NOT_OF_A_FILE = (
+    CredentialsExpiredError,
+    CredentialsMissingError,
+    CredentialsRefusedError,
+    UnreachableError,
+)
 # The contents of so many commits wait in memory to be parsed together.
 _PARSED_BYTES: Final = 32 << 20
 
@@ -373,6 +387,8 @@ def _read_each(
         except ObjectNotFoundError:
             contents = None  # the error has ended it: the files after this one are requested anew
             continue
+        except _NOT_OF_A_FILE:
+            raise
         except StorageError as error:
             contents, refusals = None, refusals + 1
             if refusals == min(_MAX_REFUSALS, len(records)):

@@ -74,6 +74,7 @@ def check_all_checkpoints(
     ``metadata`` has the ``metaData`` of commits, by version.
     """
     verdicts = check_checkpoints(log)
+    uncommitted: dict[str, tuple[str, int]] = {}
     for verdict in verdicts:
         name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
         problem = verdict.problem or ""
@@ -83,6 +84,8 @@ def check_all_checkpoints(
             wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
             code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
             findings.add(code, problem, version=version, file=name)
+        for file in verdict.uncommitted:
+            uncommitted.setdefault(file, (name, version))
         if verdict.contradicts is not None:
             findings.repairs[name] = _KEEP_BASE.format(version=version, table=shlex.quote(log.uri))
             if verdict.contradicts == log.checksum_file(version):
@@ -100,6 +103,9 @@ def check_all_checkpoints(
             )
             # What is to do about missing commits assumes that the checkpoint is right.
             findings.repairs.pop(DeltaLog.commit_file(verdict.before + 1), None)
+    for file, (name, version) in uncommitted.items():
+        problem = f"it is live in {name}, and no commit adds or removes it"
+        findings.add("FILE_UNCOMMITTED", problem, version=version, file=file)
     return verdicts
 
 

@@ -162,9 +162,7 @@ def _find_hinted_refusal(
         return error
 
 
-def _offer_whole_version(
-    versions: Versions, plan: RestorePlan, context: RunContext
-) -> list[str]:
+def _offer_whole_version(versions: Versions, plan: RestorePlan, context: RunContext) -> list[str]:
     """Return the remedy that loses most: the last version before the target with all its files.
 
     With ``where``, it must have files of these partitions: else, a restore only removes files.

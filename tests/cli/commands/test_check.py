@@ -3,8 +3,10 @@
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from deltactl.cli.pages.check import _ShownRepairs
 from deltactl.codes import load_findings
 from deltactl.operations.vacuum.journal import quarantine_name
 from deltactl.storage.local.store import LocalStore
@@ -208,3 +210,13 @@ def test_a_long_repair_is_shown_once(cli: RunCli, table: TableBuilder) -> None:
     assert out.index("COMMIT_DOUBTFUL (1)") < out.index("RESTORE_INCOMPLETE (1)")
     assert out.count("cannot be repaired by one command") == 1
     assert out.count("repair: as for COMMIT_DOUBTFUL\n") == 1
+
+
+def test_a_code_with_several_repairs_is_not_referred_to() -> None:
+    """It would not be known which repair is meant, and only the first five are shown."""
+    one, another = "Restore it from a backup. " * 20, "Compare it with a backup. " * 20
+    for first in ([one, another], [one, *["short"] * 5, another]):
+        shown = _ShownRepairs()
+        shown.refer(pa.table({"repair": first}), "FIRST")
+        rows = shown.refer(pa.table({"repair": [another]}), "SECOND")
+        assert rows["repair"].to_pylist() == [another]

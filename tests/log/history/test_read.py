@@ -7,7 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.errors import AccessDeniedError, NotATableError, ObjectNotFoundError
+from deltactl.errors import (
+    AccessDeniedError,
+    CredentialsExpiredError,
+    NotATableError,
+    ObjectNotFoundError,
+)
 from deltactl.log.commits.contents import CommitReader
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection, read_history
@@ -394,6 +399,12 @@ def test_a_commit_that_is_refused_is_marked_but_not_all(tmp_path: Path) -> None:
     assert [row["version"] for row in rows if row["problem"]] == [7]
     with pytest.raises(AccessDeniedError):
         read(tmp_path, Vanishing(inner, set(range(30)), AccessDeniedError))
+
+
+def test_expired_credentials_are_not_the_problem_of_a_commit(tmp_path: Path) -> None:
+    inner = open_store(str(write_log(tmp_path, 30)))
+    with pytest.raises(CredentialsExpiredError):
+        read(tmp_path, Vanishing(inner, {7}, CredentialsExpiredError))
 
 
 def test_unknown_features_do_not_matter(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``check --fix missing-files`` and ``missing-vectors``: only what is certainly lost leaves."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltactl import ConflictError, SafetyError, StorageError, Table, UsageError, VacuumOptions
+from deltactl import (
+    ConflictError,
+    SafetyError,
+    StorageError,
+    Table,
+    UsageError,
+    VacuumOptions,
+    convert,
+)
 from deltactl.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
     DeltactlError,
     ObjectNotFoundError,
+    ignore_warning,
 )
 from deltactl.operations.check.fixes.missing import MissingReport
 from deltactl.storage.local.store import LocalStore
@@ -577,3 +587,19 @@ def test_a_file_in_another_directory_stays(tmp_path: Path) -> None:
     assert place.startswith(f"'p=a/{name.name}' has the same file name")
     (tmp_path / "p=a").rename(tmp_path / "P=a")
     assert codes(check(LocalStore(str(tmp_path)))) == []
+
+
+def test_a_file_that_was_moved_from_a_directory_without_values_stays(tmp_path: Path) -> None:
+    """A converted table may have any directories."""
+    for number in range(2):
+        write_deltalake(tmp_path / "sales", pa.table({"id": [number]}), mode="append")
+    shutil.rmtree(tmp_path / "sales/_delta_log")
+    convert(tmp_path, warn=ignore_warning)
+    moved = sorted((tmp_path / "sales").iterdir())[0]
+    (tmp_path / "archive").mkdir()
+    moved.rename(tmp_path / "archive" / moved.name)
+    report = Table(tmp_path).fix(kind="missing-files", expect_files=1)
+    assert isinstance(report, MissingReport)
+    assert (report.version_after, report.num_left) == (None, 1)
+    place = report.rows["place"][0].as_py()
+    assert place.startswith(f"'archive/{moved.name}' has the same file name")

@@ -508,7 +508,8 @@ def test_every_code_is_provoked() -> None:
     """The tests above name each code of the registry."""
     elsewhere = {"ROW_IDS_MISSING", "ROW_IDS_OVERLAP", "ROW_IDS_MARK", "IDENTITY_MARK"}
     elsewhere |= {"COMMIT_TIME", "SCHEMA_INVALID", "PATH_ENCODING", "PATH_ENCODING_DOUBTFUL"}
-    elsewhere |= {"ROWS_CHANGED", "FILE_ARCHIVED"}  # test_proofs.py, test_archived.py
+    # test_proofs.py, test_archived.py, test_uncommitted.py
+    elsewhere |= {"ROWS_CHANGED", "FILE_ARCHIVED", "FILE_UNCOMMITTED"}
     elsewhere |= {
         f"CATALOG_{what}" for what in ("LOCATION", "ID", "COLUMNS", "MANIFESTS", "NAMES")
     }  # tests/cli

@@ -297,8 +297,12 @@ def test_the_writer_of_the_checkpoint_did_not_see_it(tmp_path: Path) -> None:
     assert ids(tmp_path) == before
 
 
-def test_a_batch_was_written_again(tmp_path: Path) -> None:
-    """The job asked for the version of its transaction, and got the one before."""
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_batch_was_written_again(tmp_path: Path, is_seen: bool) -> None:
+    """The job asked for the version of its transaction, and got the one before.
+
+    ``is_seen``: the checkpoint was written after the repeated batch.
+    """
 
     def write(batch: int) -> None:
         txn = CommitProperties(app_transactions=[Transaction("job", batch)])
@@ -309,8 +313,11 @@ def test_a_batch_was_written_again(tmp_path: Path) -> None:
         write(batch)
     append(tmp_path, 9)
     with emptied(tmp_path / commit_path(1)):
+        if is_seen:
+            write(1)
         DeltaTable(tmp_path).create_checkpoint()
-        write(1)
+        if not is_seen:
+            write(1)
     assert ids(tmp_path) == [0, 1, 9]
     with pytest.raises(SafetyError, match="3.json replaces, changes or repeats rows"):
         Table(tmp_path).repair_checkpoints()

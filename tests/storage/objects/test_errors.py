@@ -197,6 +197,7 @@ def test_the_cause_of_a_refused_head_is_asked_for(
     ("server", "status", "code"),
     [
         ("moto", 403, "InvalidObjectState"),
+        ("moto", 403, "ObjectNotInActiveTierError"),
         ("azurite", 409, "BlobArchived"),
         ("azurite", 409, "BlobBeingRehydrated"),
     ],
