@@ -94,8 +94,10 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
 
     A commit that removes a file again which the earlier one had removed did not see it, and
     probably neither did an overwrite that leaves files of the earlier one. A writer that changed
-    rows after the wrong checkpoint probably read this checkpoint, or wrote it. A ``txn`` action
-    that is there already, or is also in the earlier one, shows the same.
+    rows after the wrong checkpoint probably read this checkpoint, or wrote it. If the checkpoint
+    has files of an older such commit, or their tombstones, the earlier one may have been damaged
+    for its writer too. A ``txn`` action that is there already, or is also in the earlier one, shows
+    the same.
     """
     base, last, writes = replayed.segment.checkpoint_version, log.latest_version, _Writes()
     log.scan([v for v in log.commit_files if base < v <= last], writes, on_broken=ignore_broken)
@@ -120,7 +122,8 @@ def find_unseen(log: DeltaLog, own: Snapshot, replayed: Snapshot, since: int) ->
     restores = {v for v, target in writes.restored.items() if target < newest_added}
     changing = writes.changing | removing - writes.keeping - writes.restored.keys() | restores
     suspects = {v for v in writes.replacing if v > first}
-    suspects |= {v for v in changing if v > first and v >= since}
+    seen = _find_seen(adds, live, own)
+    suspects |= {v for v in changing if v > first and (v >= since or v in seen)}
     later = (it for it in writes.txns if it[0] > own.version)
     suspects |= {v for v, app, number in later if _is_repeated(app, number, own, replayed)}
     lost = {it[1:] for it in writes.txns if it[0] in adding}
@@ -140,6 +143,13 @@ def _is_repeated(app: object, version: object, own: Snapshot, replayed: Snapshot
     if before is None or not isinstance(version, int):
         return False
     return (-1 if seen is None else seen.version) < version <= before.version
+
+
+def _find_seen(adds: pa.Table, live: pa.Table, own: Snapshot) -> set[int]:
+    """Return the commits that added files which a checkpoint has, or had."""
+    parts = [live["key"], *(file_keys(batch) for batch in own.tombstone_batches(KEY_COLUMNS))]
+    known = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
+    return set(adds.filter(pc.is_in(adds["key"], value_set=known))["version"].to_pylist())
 
 
 def _live_files(snapshot: Snapshot) -> pa.Table:

@@ -284,12 +284,17 @@ def test_a_writer_read_the_wrong_checkpoint(
     assert found.count("CHECKPOINT_DOUBTFUL") == 2
 
 
-def test_the_writer_of_the_checkpoint_did_not_see_it(tmp_path: Path) -> None:
-    """It merged rows, and wrote the checkpoint of its commit."""
+@pytest.mark.parametrize("then", ["", "append", "compact"])
+def test_the_writer_of_the_checkpoint_did_not_see_it(tmp_path: Path, then: str) -> None:
+    """It merged rows, and wrote the checkpoint of its commit, or of a later one."""
     for number in (0, 3, 4):
         append(tmp_path, number)
     with emptied(tmp_path / commit_path(1)):
         upsert(tmp_path)
+        if then == "append":
+            append(tmp_path, 9)
+        elif then:
+            DeltaTable(tmp_path).optimize.compact()
         DeltaTable(tmp_path).create_checkpoint()
     before = ids(tmp_path)
     with pytest.raises(SafetyError, match="3.json replaces, changes or repeats rows"):
