@@ -129,8 +129,11 @@ def hint_at_versions(address: str) -> str:
 
 
 def naming_table(warn: Warn, table: str) -> Warn:
-    """Return a receiver that puts the table before each text and into the commands of the text."""
-    return lambda message: warn(f"{table}: {name_table(message, table)}")
+    """Return a receiver that puts the table before each text and into the commands of the text.
+
+    Passwords in the address are masked.
+    """
+    return lambda message: warn(mask_address(f"{table}: {name_table(message, table)}"))
 
 
 def ignore_warning(message: str) -> None:

@@ -96,13 +96,6 @@ def issue_warning(message: str) -> None:
     warnings.warn(message, TableWarning, stacklevel=level)
 
 
-def _name_of(address: str, store: Store | None) -> str:
-    """Return what a warning calls a table: its absolute address, or its name in a catalog."""
-    if store is not None:
-        return store.uri
-    return address if is_table_name(address) else canonical_uri(address)
-
-
 def _is_inside(frame: FrameType) -> bool:
     """Return whether a frame is of deltactl, or of a context manager that deltactl enters."""
     name = str(frame.f_globals.get("__name__"))
@@ -147,14 +140,15 @@ class Table:
         ensure_type("uri", uri, str | os.PathLike)
         ensure_type("storage_options", storage_options, Mapping[str, str] | None)
         address = os.fspath(uri)
-        self._warn = warn or naming_table(issue_warning, _name_of(address, store))
+        self._name = address if store is None and is_table_name(address) else None
+        shown = self._name or (canonical_uri(address) if store is None else store.uri)
+        self._warn = warn or naming_table(issue_warning, shown)
         self._storage_options = dict(storage_options or {})
         self._commit = commit
         self._open = partial(DeltaLog.open, address, storage_options, log_store, warn=self._warn)
         self._given = partial(
             type(self), store=store, log_store=log_store, commit=commit, warn=warn
         )
-        self._name = address if store is None and is_table_name(address) else None
         if self._name is None:
             self._log = self._open() if store is None else DeltaLog(store, self._warn)
             self._log.storage_options = self._storage_options

@@ -23,7 +23,7 @@ import pytest
 
 import deltactl
 from deltactl import OptimizeOptions, RestoreOptions, Table, TableWarning, VacuumOptions, errors
-from deltactl.errors import NotATableError, UsageError, VersionNotFoundError
+from deltactl.errors import NotATableError, UsageError, VersionNotFoundError, naming_table
 from deltactl.keywords import build_options, keyword_types
 from deltactl.log.history.read import Selection
 from deltactl.operations.convert.options import ConvertOptions
@@ -251,6 +251,13 @@ def test_a_warning_names_its_table(table: Table) -> None:
         for root in copies:
             Table(root).optimize(partitions=["day=2026-01-01", "day=2027-01-01"], dry_run=True)
     assert [str(it.message).partition(": ")[0] for it in told] == copies
+
+
+def test_a_warning_has_no_password() -> None:
+    said: list[str] = []
+    naming_table(said.append, "sftp://me:s3cr3t@host/t")("see `deltactl check TABLE`")
+    assert said[0].startswith("sftp://me:")
+    assert "s3cr3t" not in said[0]
 
 
 def test_a_caller_without_a_name_is_warned(table: Table) -> None:
